@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from whichline.engine.case import Case
-from whichline.engine.on_paper import tell_numbers
+from whichline.engine.on_paper import describe_numbers
 
 
 def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -14,5 +14,5 @@ def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator
     pair = slice(component // 2 * 2, component // 2 * 2 + 2)
     came, given = got[tuple(place)][pair], case.original["in_query_or_key"][tuple(place)][pair].double()
     yield f"the first wrong pair is {component // 2} of the vector at {place}"
-    yield f"{tell_numbers(given)} became {tell_numbers(came)}"
+    yield f"{describe_numbers(given)} became {describe_numbers(came)}"
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from whichline.engine.case import Case
 from whichline.engine.compare import index_of
-from whichline.engine.on_paper import tell_numbers, tell_sum
+from whichline.engine.on_paper import describe_numbers, describe_sum
 
 
 def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -24,8 +24,8 @@ def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator
     row, allowed = found[place], mask[place]
     keys_allowed = allowed.nonzero().flatten().tolist()
     yield f"the smallest wrong row is query {list(place)}, which may attend to keys {keys_allowed}"
-    yield f"your weights there: {tell_numbers(row)}"
-    yield tell_sum("they sum", row, int(allowed.any()), nothing)
+    yield f"your weights there: {describe_numbers(row)}"
+    yield describe_sum("they sum", row, int(allowed.any()), nothing)
     if (forbidden := float(row[~allowed].abs().sum())) > nothing:
         yield f"forbidden keys have {forbidden:.3g} of that but should have 0"
 

@@ -13,7 +13,7 @@ from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.suite import Suite, load_suite
-from whichline.way.explain import explain
+from whichline.locate.explain import explain
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.verify import run_suite
 

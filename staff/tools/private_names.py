@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
 
-from whichline_grader.places import ENGINE, GRADER
+from whichline_grader.paths import ENGINE, GRADER
 
 PACKAGES = ("torch", "_pytest")
 

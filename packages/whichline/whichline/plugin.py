@@ -30,9 +30,9 @@ from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
-from whichline.checking.settings import tell_undone, undo_settings
+from whichline.checking.settings import describe_undone, undo_settings
 from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
-from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
+from whichline.checking.watchdog import LONG, describe_time_limit, find_students_line, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
     SuiteError,
@@ -48,9 +48,9 @@ from whichline.engine.finding import Finding
 from whichline.engine.kit import check_kit
 from whichline.engine.result import Check, Result
 from whichline.engine.suite import Suite, Test, expand, load_suite, run, with_points
+from whichline.locate.explain import describe_errors, explain
 from whichline.quick_end import end_quickly
 from whichline.rules.watch import Use, Watch
-from whichline.way.explain import explain, tell_errors
 
 NOT_WRITTEN = "not written yet"
 OTHERS = "To find this, tests that you did not select were run, too."
@@ -165,7 +165,7 @@ class EngineRuns:
         assert self.watch is not None
         test = pyfuncitem.stash[TEST]
         called = find_adapters(test.problem, sys.modules.get("adapters"))  # the tests have imported it
-        with self.watch.watching(*called), watchdog(LONG, partial(self._tell_of_time, pyfuncitem.name)):
+        with self.watch.watching(*called), watchdog(LONG, partial(self._warn_of_time_limit, pyfuncitem.name)):
             result = run(test, self.root)
         if self.debugged and result.raised == "Exit":
             pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
@@ -181,10 +181,10 @@ class EngineRuns:
         """Leave whoever debugs in peace: no word of the time, and no search, which would stop there again."""
         self.debugged = True
 
-    def _tell_of_time(self, what: str, seconds: float) -> None:
+    def _warn_of_time_limit(self, what: str, seconds: float) -> None:
         if not self.debugged and not self.told_of_time:
             self.told_of_time = True
-            os.write(self.terminal, f"\n{tell_of_time(what, seconds, find_students_line(self.root))}\n".encode())
+            os.write(self.terminal, f"\n{describe_time_limit(what, seconds, find_students_line(self.root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Count what is not written apart from the failures, each of which takes several lines."""
@@ -242,7 +242,7 @@ class EngineRuns:
     @pytest.hookimpl(tryfirst=True)  # before the failures are printed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self.debugged and not all(result.passed for result in self.results):
-            tell = partial(self._tell_of_time, "The search for what is wrong")
+            tell = partial(self._warn_of_time_limit, "The search for what is wrong")
             try:
                 with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
                     self.explanations += explain(self._load_suite(), self.results, errors=self.errors)
@@ -305,9 +305,11 @@ class EngineRuns:
                     terminalreporter.line(line, bold=True)
         if {name for each in told for name in each.tests} - {result.test for result in self.results}:
             terminalreporter.line(OTHERS)
-        for line in wrapped(tell_errors(self.errors), WIDTH):
+        for line in wrapped(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
-        for title, *lines in filter(None, (not_own_work(self.root, self.problems, self.seen), tell_undone(self.root))):
+        for title, *lines in filter(
+            None, (not_own_work(self.root, self.problems, self.seen), describe_undone(self.root))
+        ):
             terminalreporter.section(title, yellow=True)
             for line in wrapped(lines, WIDTH):
                 terminalreporter.line(line)

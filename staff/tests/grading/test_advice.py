@@ -73,7 +73,7 @@ def run_softmax(in_features, dim):
 """
 ENDLESS = f"""{WRONG}
 import sys
-while "whichline.way.explain" in sys.modules: pass
+while "whichline.locate.explain" in sys.modules: pass
 """
 
 

@@ -22,7 +22,7 @@ from whichline_grader.grading.course import Course, Late, find_checked_root, loa
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Notes
 from whichline_grader.hidden import release
-from whichline_grader.places import COURSE as FILE
+from whichline_grader.paths import COURSE as FILE
 
 ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]

@@ -24,7 +24,7 @@ from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.processes import Record
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
 from whichline_grader.sandbox.confinement import Sandbox
-from whichline_grader.sandbox.files import tell_instead
+from whichline_grader.sandbox.files import describe_instead
 
 HONEST = ROOT / "staff" / "tests" / "attacks" / "honest.py"
 SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(1)\n"
@@ -79,7 +79,11 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
     assert all(datetime.fromisoformat(line.pop("at")).tzinfo for line in lines)
     assert lines == [
         {"submission": "honest.py", "what": "to be tried again", "seconds": 1.2, "why": "killed"},
-        {"submission": "report.pdf", "what": "refused", "why": f"expected Python code, got a PDF; {tell_instead()}"},
+        {
+            "submission": "report.pdf",
+            "what": "refused",
+            "why": f"expected Python code, got a PDF; {describe_instead()}",
+        },
         {"submission": "honest.py", "what": "graded", "workers": 5, "seconds": 2, "trouble": "KeyError: 7"},
         {"submission": "honest.py", "what": "graded before"},
         {"submission": "report.pdf", "what": "graded before"},

@@ -12,7 +12,7 @@ from lab.notebook import debug
 from staff.tests.lab.conftest import Lab
 from staff.tools.student import ROOT
 
-PROGRAM = (ROOT / "staff/tests/way/program.py").read_text()
+PROGRAM = (ROOT / "staff/tests/locate/program.py").read_text()
 # Attention in one function, with one thing to be changed by a test.
 ATTENTION = """\
 import math

@@ -13,9 +13,9 @@ from whichline_grader.release.broken import (
     NOT_IMPORTED,
     PASSED,
     Mistake,
+    describe_outcomes,
     list_mistakes,
     list_solution_mistakes,
-    tell_outcomes,
     try_in_tree,
 )
 from whichline_grader.release.stages import Stage
@@ -70,7 +70,7 @@ def test_what_becomes_of_a_mistake() -> None:
 
 def test_the_table_names_those_whose_line_is_not_told() -> None:
     told, silent, endless = (Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
-    assert [*tell_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])] == [
+    assert [*describe_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])] == [
         "1 of 3 told at the line",
         "1 of 3 not done in 60 s",
         "  a.py:3:1: `+` became `-`",

@@ -15,8 +15,8 @@ import pytest
 
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
-from whichline.handing_in.archive import read_archive
-from whichline.handing_in.update import read_update
+from whichline.submission.archive import read_archive
+from whichline.submission.update import read_update
 from whichline_grader.release.handout import (
     FOLDER,
     MANIFEST,

@@ -23,7 +23,7 @@ from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import check_fixtures
 from whichline_grader.hidden import release
 from whichline_grader.hidden.release import Release, load_release
-from whichline_grader.places import COURSE
+from whichline_grader.paths import COURSE
 from whichline_grader.release import new_course
 from whichline_grader.release.new_assignment import TEMPLATE
 

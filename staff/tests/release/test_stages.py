@@ -112,7 +112,7 @@ def test_many_tests_of_one_problem_that_fail_are_one_error():
     wrong = [made(f"test_{n}", "rope", outcome=Outcome.FAILED, headline=f"wrong in {n} places") for n in (1, 2)]
     other = made("test_linear", "linear", outcome=Outcome.FAILED, headline="it is None")
     right = [made(f"test_{n}", id, outcome=Outcome.PASSED) for n, id in ((3, "rope"), (4, "linear"))]
-    assert [*verify.tell_failed([*right, *wrong, other])] == [
+    assert [*verify.describe_failed([*right, *wrong, other])] == [
         "test_1: wrong in 1 places (2 of 3 tests of rope fail; is its reference right?)",
         "test_linear: it is None",
     ]

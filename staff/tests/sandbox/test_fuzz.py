@@ -33,8 +33,8 @@ import torch
 from jaxtyping import TypeCheckError
 
 from whichline.engine.exception_report import ExceptionReport
-from whichline.handing_in.archive import ArchiveError, check_names
-from whichline.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
+from whichline.submission.archive import ArchiveError, check_names
+from whichline.submission.submit import SubmissionError, _imports, read_submission, write_submission
 from whichline_grader.grading.carried_forward import Lender
 from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.connection import Connection, TooLongError

@@ -15,8 +15,8 @@ from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.result import Result
 from whichline.engine.suite import Suite, load_suite
-from whichline.way.explain import explain
-from whichline.way.observed import Observed
+from whichline.locate.explain import explain
+from whichline.locate.observed import Observed
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.verify import both_suites, run_suite
 

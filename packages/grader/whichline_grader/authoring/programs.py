@@ -10,7 +10,7 @@ from torch import Tensor
 from whichline.engine.assignment import this_root
 from whichline.engine.compare import in_dtype
 from whichline_grader.authoring.spec import Adapter, load_specs
-from whichline_grader.places import STAFF
+from whichline_grader.paths import STAFF
 
 PROGRAMS = "right_programs"  # in the folder `staff`
 PLAIN = "plain_torch"  # the program in the most ordinary way, on which the others fall back

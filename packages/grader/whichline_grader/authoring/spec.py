@@ -16,7 +16,7 @@ from whichline.engine.assignment import ADAPTERS, FILE_NAME, PROBLEMS, Problem, 
 from whichline.engine.compare import in_float64
 from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
 
 Adapter = Callable[..., Any]  # a `run_*` function
 

@@ -27,7 +27,7 @@ from whichline_grader.grading.identity import Platform, find_work, safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
-from whichline_grader.hidden.release import load_release, tell_rehearsal
+from whichline_grader.hidden.release import describe_rehearsal, load_release
 from whichline_grader.sandbox.confinement import Layer, Sandbox
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.reader import Reader
@@ -69,7 +69,7 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
             from whichline_grader.grading.batch import grade as grade_all
 
             if not suite.release.folder:
-                console.print(Text(tell_rehearsal(), "bold red"))
+                console.print(Text(describe_rehearsal(), "bold red"))
             _print_layer(console, sandbox)
             if sandbox.achieved.leaves_marks and layer != "process":
                 _refuse_several(submission, course.platform)

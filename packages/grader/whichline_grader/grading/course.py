@@ -16,7 +16,7 @@ from whichline.engine.assignment import FILE_NAME, find_root, read_assignment
 from whichline.engine.toml_file import Complaint, located, read_toml
 from whichline_grader.grading.identity import HandedIn, Platform, RosterError, Student
 from whichline_grader.hidden.release import CourseFolder, load_course_folder, load_graded_problems
-from whichline_grader.places import COURSE
+from whichline_grader.paths import COURSE
 from whichline_grader.sandbox.limits import Limits
 
 LISTS = ("roster", "groups", "times")

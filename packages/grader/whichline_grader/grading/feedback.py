@@ -20,7 +20,7 @@ def feedback(report: Report) -> str:
     lines = [f"# {quote_code(report.grading.submission)}: {report.points}"]
     lines += _tabulate(report)
     for remark in report.remarks:
-        lines += _tell_text(remark, MAX_DUMP)
+        lines += _describe_text(remark, MAX_DUMP)
     large = [each for each in report.losses if not each.is_small]
     lost = add_up(report.losses).points
     due = [each for each in large if each.points or not lost]  # of a bonus, if nothing else is lost
@@ -30,11 +30,11 @@ def feedback(report: Report) -> str:
         if loss.kind is Kind.NOT_OWN:
             lines += ["", *fence(loss.finding.said)]
         else:
-            lines += [*[""] * (not lines[-1].startswith("- ")), _tell_in_a_line(loss, loss in shown)]
+            lines += [*[""] * (not lines[-1].startswith("- ")), _describe_in_a_line(loss, loss in shown)]
             lines += _show(loss) * (loss in shown)
     lines += _sum_up([each for each in report.losses if each.is_small])
     for text in report.printed:
-        lines += _tell_text(text, MOST_PRINTED)
+        lines += _describe_text(text, MOST_PRINTED)
     return "\n".join(lines) + "\n"
 
 
@@ -59,7 +59,7 @@ def _tabulate(report: Report) -> Iterator[str]:
         yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in told.items() if titles))
 
 
-def _tell_in_a_line(loss: Loss, is_shown: bool) -> str:
+def _describe_in_a_line(loss: Loss, is_shown: bool) -> str:
     """Say what a thing costs and where, what it is if that is not shown below, and how to see it."""
     what = loss.title if is_shown and loss.kind is Kind.FOUND else _describe(loss)
     see = f". To see it: {quote_code(loss.see)}" if loss.see and loss.kind is not Kind.NOT_WRITTEN else ""
@@ -86,11 +86,11 @@ def _show(loss: Loss) -> list[str]:
 def _sum_up(losses: Sequence[Loss]) -> list[str]:
     """Small things in one line, and what they cost together."""
     if len(losses) < 2:
-        return ["", *(_tell_in_a_line(each, False) for each in losses)] if losses else []
+        return ["", *(_describe_in_a_line(each, False) for each in losses)] if losses else []
     return ["", f"- **{add_up(losses).cost}** for small things: {'; '.join(map(_describe, losses))}"]
 
 
-def _tell_text(text: str, most: int) -> list[str]:
+def _describe_text(text: str, most: int) -> list[str]:
     """A text in a line if it is short, and else as many lines of it as there are room for."""
     if "\n" in text or len(text) > MAX_LINE:
         return ["", *fence([text], most)]

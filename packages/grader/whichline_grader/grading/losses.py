@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from whichline.engine.assignment import Problem, find_needs
 from whichline.engine.finding import Finding
-from whichline.engine.refusals import tell_refusal
+from whichline.engine.refusals import describe_refusal
 from whichline.engine.result import Check, Outcome, Result
-from whichline.way.telling import find_told
+from whichline.locate.source_location import find_told
 from whichline_grader.grading.graded import Grading
 
 SMALL = 0.25  # points
@@ -170,7 +170,7 @@ class Loss:
     @property
     def see(self) -> str:
         """The command that shows it at home; none where only hidden tests do, or only grading refuses it."""
-        if not self.told or self.told[0].hidden or tell_refusal(self.told[0].text):
+        if not self.told or self.told[0].hidden or describe_refusal(self.told[0].text):
             return ""
         shown = (result.see for result in self.told if result.see)
         return next(shown, f'uv run pytest -k "{self.told[0].test}"')

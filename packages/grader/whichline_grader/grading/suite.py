@@ -20,7 +20,7 @@ from whichline_grader.authoring.spec import Figure, hidden_tests, load_specs
 from whichline_grader.grading.course import Course, load_course
 from whichline_grader.grading.questions import Questions, Recorded, Rehearsal
 from whichline_grader.hidden.release import Release, load_graded_problems, load_release
-from whichline_grader.places import ENGINE, GRADER
+from whichline_grader.paths import ENGINE, GRADER
 from whichline_grader.sandbox.answer import NotAsked
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.proxy import Adapters, Respondent

@@ -20,7 +20,7 @@ from whichline.engine.assignment import (
     this_root,
 )
 from whichline.engine.toml_file import AssignmentError, Complaint, located, read_toml
-from whichline_grader.places import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.paths import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
 
 EXAMPLE = b"anyone can read this"
 SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
@@ -89,7 +89,7 @@ def load_release() -> Release:
     return Release(secret, course.place)
 
 
-def tell_rehearsal() -> str:
+def describe_rehearsal() -> str:
     """Say that the secret is one that everybody can read."""
     return (
         "REHEARSAL: the hidden inputs come from the example secret of whichline-grader, which anyone can read. "

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from whichline.engine.assignment import ADAPTERS, FILE_NAME, Problem, read_assignment
 from whichline.engine.suite import Suite
-from whichline.way.explain import explain
-from whichline.way.observed import Observed
+from whichline.locate.explain import explain
+from whichline.locate.observed import Observed
 from whichline_grader.release.handout import BEGIN, END
 
 SECONDS = 60  # for one mistake; it may loop for ever
@@ -180,7 +180,7 @@ def find_outcome(suite: Suite, observed: Observed, mistake: Mistake) -> str:
     return PROVED if any(each.proof for each in placed) else ELSEWHERE if placed else SILENT
 
 
-def tell_outcomes(outcomes: Sequence[tuple[Mistake, str]]) -> Iterator[str]:
+def describe_outcomes(outcomes: Sequence[tuple[Mistake, str]]) -> Iterator[str]:
     """A table of what became of some mistakes, and the mistakes whose line is not told."""
     width = len(str(len(outcomes)))
     for outcome in OUTCOMES:

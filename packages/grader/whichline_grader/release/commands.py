@@ -7,9 +7,9 @@ import click
 
 from whichline.engine.assignment import PROBLEMS, load_problems, this_assignment
 from whichline.engine.problem_folder import REFERENCE, is_kept
-from whichline.handing_in.archive import read_archive
+from whichline.submission.archive import read_archive
 from whichline_grader.grading.course import find_checked_root
-from whichline_grader.hidden.release import load_release, tell_rehearsal
+from whichline_grader.hidden.release import describe_rehearsal, load_release
 from whichline_grader.release.gradescope import write_autograder
 from whichline_grader.release.handout import FOLDER as HANDOUT
 from whichline_grader.release.handout import MANIFEST, list_unchanged, make_handout, write_handout
@@ -24,7 +24,7 @@ def gradescope(output: Path) -> None:
 
     root, release = find_checked_root(), load_release()
     if release.folder is None:
-        click.secho(tell_rehearsal(), fg="red", err=True)
+        click.secho(describe_rehearsal(), fg="red", err=True)
     try:
         check_hidden_cases(release)
         write_autograder(root, output)

@@ -16,7 +16,7 @@ from whichline.engine.assignment import PROBLEMS, load_problems, read_assignment
 from whichline_grader.grading.course import load_course
 from whichline_grader.grading.processes import load_and_start
 from whichline_grader.hidden.release import CASES, SECRET, load_release, name_folder
-from whichline_grader.places import COURSE, ENGINE, GRADER, STAFF
+from whichline_grader.paths import COURSE, ENGINE, GRADER, STAFF
 from whichline_grader.sandbox.submission import GIVEN
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")

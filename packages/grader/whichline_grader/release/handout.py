@@ -19,9 +19,9 @@ from pathlib import Path, PurePath
 from whichline.engine.assignment import ADAPTERS, PROBLEMS, is_students, read_assignment
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
 from whichline.engine.errors import CourseworkError
-from whichline.handing_in.archive import write_archive
-from whichline.handing_in.update import Update, write_update
-from whichline_grader.places import STAFF
+from whichline.submission.archive import write_archive
+from whichline.submission.update import Update, write_update
+from whichline_grader.paths import STAFF
 from whichline_grader.release.kit import make_wheel
 from whichline_grader.release.left_out import without_left_out
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import requires
 
-from whichline.handing_in.archive import pack
-from whichline_grader.places import ENGINE
+from whichline.submission.archive import pack
+from whichline_grader.paths import ENGINE
 
 DIGITS = 10  # of the number that makes a version the wheel's own
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 import click
 
 from whichline.engine.assignment import A_NAME, PROBLEMS, is_name, serve
-from whichline_grader.places import STAFF
+from whichline_grader.paths import STAFF
 
 TEMPLATE = Path(__file__).with_name("template")
 NAME = "NAME"  # in the template, in texts and in names of files

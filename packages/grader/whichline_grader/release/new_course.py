@@ -12,7 +12,7 @@ from whichline.engine.assignment import this_root
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import write_fixtures
 from whichline_grader.hidden.release import CASES, SECRET, Release, load_course_folder, naming
-from whichline_grader.places import COURSE
+from whichline_grader.paths import COURSE
 
 MADE = """\
 {folder} has what this course keeps to itself:

@@ -24,7 +24,7 @@ from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Result
 from whichline.engine.suite import Suite
-from whichline.way.reference import Reference, load_references
+from whichline.locate.reference import Reference, load_references
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import PROGRAMS, RIGHT_STYLES, WRITTEN
 from whichline_grader.authoring.spec import Adapter, load_specs
@@ -32,9 +32,9 @@ from whichline_grader.authoring.stored_cases import check_fixtures, public_seed,
 from whichline_grader.grading.course import find_checked_root
 from whichline_grader.grading.processes import load_and_start
 from whichline_grader.grading.suite import load_both_suites
-from whichline_grader.hidden.release import load_release, tell_rehearsal
-from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
-from whichline_grader.release.broken import list_solution_mistakes, tell_outcomes, try_in_tree
+from whichline_grader.hidden.release import describe_rehearsal, load_release
+from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.release.broken import describe_outcomes, list_solution_mistakes, try_in_tree
 from whichline_grader.release.handout import make_handout
 from whichline_grader.release.stages import Stage, Stages, count
 from whichline_grader.sandbox.interview import Starved
@@ -79,7 +79,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
     torch.set_num_threads(1)  # as in `verify`
     root = find_checked_root()
     if load_release().folder is None:
-        click.secho(tell_rehearsal(), fg="yellow", err=True)
+        click.secho(describe_rehearsal(), fg="yellow", err=True)
     both = stored_cases(root)[hidden_alone:]
     if unknown := {*case} - {spec.name for stored in both for spec in stored.specs}:
         raise click.UsageError(
@@ -141,7 +141,7 @@ def verify(problem: str | None, breaks: int, seed: int) -> None:
         public = replace(whole, tests=[test for test in whole.tests if not test.hidden])
         title = "The solution is broken, one token at a time"
         outcomes = stages.run(title, lambda stage: [*stage.map(partial(try_in_tree, public), mistakes)])
-        for line in tell_outcomes([*zip(mistakes, outcomes or (), strict=False)]):
+        for line in describe_outcomes([*zip(mistakes, outcomes or (), strict=False)]):
             click.echo(f"   {line}")
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
@@ -158,7 +158,7 @@ def grade_solution(root: Path, problems: Collection[str], stage: Stage) -> None:
     except (CourseworkError, Starved) as error:
         stage.error(str(error))
         return
-    for failed in tell_failed([each for each in results if each.problem in problems]):
+    for failed in describe_failed([each for each in results if each.problem in problems]):
         stage.error(f"the solution fails {failed}")
     for problem in notes.forbidden.keys() & problems:
         lines = [line for work in notes.forbidden[problem].values() for line in work]
@@ -193,11 +193,11 @@ def verify_right_styles(suite: Suite, stage: Stage) -> None:
 
 def check_right_style(suite: Suite, style: str) -> Iterator[str]:
     """A style of right implementation must pass every test."""
-    for failed in tell_failed(run_suite(suite, RIGHT_STYLES[style])):
+    for failed in describe_failed(run_suite(suite, RIGHT_STYLES[style])):
         yield f"{style} is right and fails {failed}"
 
 
-def tell_failed(results: Sequence[Result]) -> Iterator[str]:
+def describe_failed(results: Sequence[Result]) -> Iterator[str]:
     """Say in a line for each problem which tests fail: a reference that is wrong fails nearly all of them."""
     for problem in dict.fromkeys(each.problem for each in results if not each.passed):
         ran = [each for each in results if each.problem == problem]
@@ -243,7 +243,7 @@ def check_reference(
     case = load_case(fixtures, name)
     if case.call not in references:
         return
-    taken = references[case.call].take_steps(case.inputs).taken.values()
+    taken = references[case.call].compute_checkpoints(case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:
         if not any(re.match(rf"{re.escape(section)}\b", heading) for heading in headings):
             yield f"the reference of {case.call} names the section {section}, and no heading in docs/ begins with that"

@@ -29,7 +29,7 @@ from typing import Literal
 
 from whichline.engine.assignment import this_assignment, this_root
 from whichline.engine.errors import CourseworkError
-from whichline_grader.places import ENGINE, GRADER
+from whichline_grader.paths import ENGINE, GRADER
 from whichline_grader.sandbox.inside.lock_in import hide_memory
 from whichline_grader.sandbox.submission import SLOW_IMPORTS
 from whichline_grader.sandbox.zygote_files import (

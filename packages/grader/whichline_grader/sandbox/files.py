@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from whichline.engine.assignment import ADAPTERS, name_command, this_assignment
 from whichline.engine.errors import CourseworkError
-from whichline.handing_in.archive import ArchiveError, read_entry
+from whichline.submission.archive import ArchiveError, read_entry
 
 MIB = 1 << 20
 MAX_ARCHIVE_BYTES = 256 * MIB
@@ -33,7 +33,7 @@ NO_CODE = {
 }
 
 
-def tell_instead() -> str:
+def describe_instead() -> str:
     """Say what to hand in."""
     package, command = this_assignment().package, name_command("submit")
     return f"put your code into {ADAPTERS} and {package}/, and hand in the submission.zip that `{command}` writes"
@@ -49,7 +49,7 @@ class Refused(CourseworkError):
     content = ""
 
     def __init__(self, why: str) -> None:
-        instead = tell_instead()
+        instead = describe_instead()
         super().__init__(why if why.endswith(instead) else f"{why}; {instead}")
 
 
@@ -146,7 +146,7 @@ def read_file(file: Path, most: int) -> bytes:
 def in_archive(path: Path) -> Collected:
     if not stat.S_ISREG(path.lstat().st_mode):
         got = f"{show_name(path.name)} is a link or a device"
-        raise Refused(f"expected an archive that lies there, but {got}; {tell_instead()}")
+        raise Refused(f"expected an archive that lies there, but {got}; {describe_instead()}")
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
     is_tar = path.name.endswith(TAR)

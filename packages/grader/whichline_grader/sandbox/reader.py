@@ -26,7 +26,7 @@ from typing import NoReturn
 import msgspec
 
 from whichline.engine.assignment import this_assignment, this_root
-from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, tell_instead
+from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, describe_instead
 from whichline_grader.sandbox.inside.lock_in import Filter, confine
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.submission import SLOW_IMPORTS, Submission, content_of_refused, take_in
@@ -177,7 +177,7 @@ def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
 
 def _too_much(what: str) -> Answer:
     content = hashlib.sha256(what.encode()).hexdigest()  # to read it again for that would take as much
-    return Answer(refused=f"it took more than {what} to read; {tell_instead()}", content=content)
+    return Answer(refused=f"it took more than {what} to read; {describe_instead()}", content=content)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from whichline.engine.assignment import FILE_NAME, PROBLEMS, this_root
-from whichline_grader.places import ENGINE, GRADER, STAFF
+from whichline_grader.paths import ENGINE, GRADER, STAFF
 
 # Of /usr nothing else, unless the interpreter lies there.
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")

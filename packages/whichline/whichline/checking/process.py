@@ -41,7 +41,7 @@ import torch
 from whichline import quick_start
 from whichline.checking.as_graded import refuse_as_in_grading
 from whichline.checking.own_work import find_adapters, find_deductions, not_own_work, watch_students_code
-from whichline.checking.settings import tell_undone, undo_settings
+from whichline.checking.settings import describe_undone, undo_settings
 from whichline.checking.watchdog import find_students_line, watchdog
 from whichline.engine.annotations import check_annotations, without_checks
 from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
@@ -50,9 +50,9 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
+from whichline.locate.diagnose import observe
+from whichline.locate.explain import describe_errors, explain
 from whichline.rules.watch import Use, Watch
-from whichline.way.diagnose import observe
-from whichline.way.explain import explain, tell_errors
 
 PRINTED = 12  # lines that are shown of what a test prints
 PIECES = 1000
@@ -116,7 +116,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen), deducted=deducted)
-    reply.say(undone=tell_undone(suite.root))
+    reply.say(undone=describe_undone(suite.root))
     told: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
@@ -127,7 +127,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
             if finding not in told:
                 reply.say(explanation=finding.as_json())
         told = found
-    reply.say(errors=tell_errors(errors))
+    reply.say(errors=describe_errors(errors))
     reply.say(looking="")
 
 

@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from whichline.checking.watchdog import LONG, tell_of_time
+from whichline.checking.watchdog import LONG, describe_time_limit
 from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result, result_from_json
 
@@ -234,7 +234,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
                 status.update(run.progress)
                 if (run.running or 0) >= LONG and not told:
                     told = True
-                    console.print(Text(tell_of_time(run.under_way, run.running or 0, run.line)))
+                    console.print(Text(describe_time_limit(run.under_way, run.running or 0, run.line)))
     except KeyboardInterrupt:
         pass
     finally:

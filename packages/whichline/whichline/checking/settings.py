@@ -26,7 +26,7 @@ def undo_settings(file: str) -> Iterator[None]:
         _undone.update(dict.fromkeys((file, name) for name in changed))
 
 
-def tell_undone(root: Path) -> list[str]:
+def describe_undone(root: Path) -> list[str]:
     """A title, and lines: which files change which setting, and what to write instead. Nothing if none does."""
     if not _undone:
         return []

@@ -15,9 +15,9 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from whichline.checking.affected_tests import take_fingerprints
 from whichline.checking.board import Score, deduct, render, render_hints, score
 from whichline.checking.keys import keys
-from whichline.checking.reach import take_fingerprints
 from whichline.checking.runner import Forks, Run, Spares
 from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_own_code, load_problems

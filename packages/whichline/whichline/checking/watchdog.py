@@ -83,7 +83,7 @@ def find_students_line(root: Path) -> str:
     return ""
 
 
-def tell_of_time(what: str, seconds: float, line: str) -> str:
+def describe_time_limit(what: str, seconds: float, line: str) -> str:
     """Ask about an endless loop."""
     return (
         f"{what} has been running for {seconds:.0f} s{line}: is there an endless loop in your code?\n"

@@ -18,13 +18,13 @@ from torch import nn
 from whichline.engine.assignment import is_own_file, list_own_code
 from whichline.engine.compare import listed
 from whichline.engine.syntax import (
+    describe_parameters,
     find_definition,
     is_divided,
     is_in_loop,
     is_left,
     list_assigned,
     list_own_nodes,
-    tell_parameters,
 )
 
 DEEPEST = 5  # functions that return one another's answer
@@ -119,7 +119,7 @@ class Definitions:
         stores = [each for each in nodes if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
         return [self.place(code, each.lineno) for each in stores if ast.unparse(each.value) == text]
 
-    def tell_forgotten(self, code: CodeType) -> str:
+    def describe_forgotten(self, code: CodeType) -> str:
         """Say that a function gives None where it ends without a `return`."""
         definition = find_definition(code)
         own = list_own_nodes(definition) if definition else []
@@ -178,7 +178,7 @@ class Definitions:
         if isinstance(holder, ast.ClassDef) and not its.decorator_list and not ast.unparse(its.args).startswith("self"):
             meant = ["self"]
         question = f": is `{meant[0]}` meant?" if meant else ""
-        return [f"the definition is `def {its.name}({tell_parameters(its)})` in {at}{question}"]
+        return [f"the definition is `def {its.name}({describe_parameters(its)})` in {at}{question}"]
 
     def find_swap(self) -> list[str]:
         """Say which two arguments are in each other's place, by their names or by the sizes of the test."""
@@ -217,7 +217,7 @@ class Definitions:
 
     def _tell(self, function: FunctionType) -> str:
         code, definition = function.__code__, find_definition(function.__code__)
-        taken, line = (tell_parameters(definition), definition.lineno) if definition else ("...", 0)
+        taken, line = (describe_parameters(definition), definition.lineno) if definition else ("...", 0)
         return f"`def {code.co_name}({taken})` in {self.place(code, line)}"
 
     def place(self, code: CodeType, line: int = 0) -> str:

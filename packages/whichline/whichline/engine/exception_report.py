@@ -34,7 +34,7 @@ from whichline.engine.messages import (
     shorten,
 )
 from whichline.engine.raised import Raised
-from whichline.engine.refusals import tell_refusal
+from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import list_assigned
 
 TRANSPOSED = ("T", "mT")  # how these lie is what goes wrong with them
@@ -114,7 +114,7 @@ class ExceptionReport:
     def mistake(self) -> list[str]:
         """The mistake in a line or two, if the functions or the expression that raised show it."""
         if code := self.forgotten:
-            return [self._definitions.tell_forgotten(code)]
+            return [self._definitions.describe_forgotten(code)]
         if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
             return said
         said = self._definitions.compare_call(self.text) or self._definitions.find_swap()
@@ -214,7 +214,7 @@ class ExceptionReport:
     @property
     def refusal(self) -> str:
         """Say what grading refuses in a line; "" if the error is no refusal."""
-        refusal = tell_refusal(self.text) if self.frames else ""
+        refusal = describe_refusal(self.text) if self.frames else ""
         return f"{self.frames[-1].filename}, line {self.frames[-1].lineno}, {refusal}" if refusal else ""
 
     def ask(self, line: str, by_condition: str) -> str:
@@ -239,7 +239,7 @@ class ExceptionReport:
     def full(self) -> tuple[str, list[str]]:
         """A headline, and what it means or else the rest of the message, and the student's lines."""
         details = [f"{self.kind}: {self.text}"] if self.refusal else self.meaning or self.rest * (not self.typed)
-        calls = list(_tell_calls(self.frames))
+        calls = list(_describe_calls(self.frames))
         if (left_out := len(calls) - 2 * FRAMES) > 0:
             calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
         return self.first, [*details, *(line for lines in calls for line in lines), *self.operands]
@@ -316,7 +316,7 @@ class ExceptionReport:
         return dict(names)
 
 
-def _tell_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
+def _describe_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
     """The lines for each call; calls in a row that are the same, as in endless recursion, are told once."""
     for place, same in groupby(frames, lambda frame: (frame.filename, frame.lineno, frame.name, frame.line)):
         file, number, name, line = place

@@ -31,13 +31,13 @@ def on_paper(problem: str, case: Case, error: BaseException) -> tuple[str, ...]:
     return ()
 
 
-def tell_sum(what: str, row: Tensor, right: int, nothing: float) -> str:
+def describe_sum(what: str, row: Tensor, right: int, nothing: float) -> str:
     total = float(row.sum())
     if abs(total - right) < nothing:
         return f"{what} to {right}, up to rounding"
     return f"{what} to {total:.4g}, but should sum to {right}"
 
 
-def tell_numbers(row: Tensor) -> str:
+def describe_numbers(row: Tensor) -> str:
     shown = (round(x, 3) + 0.0 for x in row[:MOST].tolist())  # -0.0 + 0.0 is 0.0
     return "[" + ", ".join(f"{x:.3f}" for x in shown) + (", ...]" if len(row) > MOST else "]")

@@ -7,7 +7,7 @@ from pathlib import PurePath
 REFUSED = re.compile(r"Operation not permitted(?:: '(.+?)')?|\[Errno 2\] [\w ]+: '(.+?)'|\[Errno -\d+\]")
 
 
-def tell_refusal(message: str) -> str:
+def describe_refusal(message: str) -> str:
     """Say after "this line" what the error with this message means for grading; nothing of other errors."""
     if not (refused := REFUSED.search(message)):
         return ""

@@ -73,7 +73,7 @@ def is_divided(value: ast.expr | None) -> bool:
     return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
 
 
-def tell_parameters(definition: ast.FunctionDef) -> str:
+def describe_parameters(definition: ast.FunctionDef) -> str:
     """The parameters of a function without their annotations."""
     parameters = ast.parse(ast.unparse(definition)).body[0].args  # type: ignore[attr-defined]  # a copy
     for each in ast.walk(parameters):

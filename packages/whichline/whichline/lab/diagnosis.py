@@ -15,8 +15,8 @@ from whichline.engine.result import Check, Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.lab.student import Student, find_references, list_earlier
-from whichline.way.explain import explain, tell_errors
-from whichline.way.observed import keep_state
+from whichline.locate.explain import describe_errors, explain
+from whichline.locate.observed import keep_state
 
 
 class Diagnosis(NamedTuple):
@@ -47,7 +47,7 @@ class Diagnosis(NamedTuple):
         for explanation in self.explanations:
             yield Text("")
             yield Lines(said_once(explanation.lines, shown), "bold")
-        yield Lines(tell_errors(self.errors))
+        yield Lines(describe_errors(self.errors))
 
 
 def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:

@@ -17,12 +17,12 @@ from whichline.engine.result import Check
 from whichline.engine.silence import silence
 from whichline.lab.diagnosis import diagnose
 from whichline.lab.student import Student, find_references
-from whichline.way.diagnose import observe
-from whichline.way.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
-from whichline.way.observed import CannotFollowError
-from whichline.way.run import Runner
-from whichline.way.telling import name_file
-from whichline.way.trace import Trace
+from whichline.locate.diagnose import observe
+from whichline.locate.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
+from whichline.locate.observed import CannotFollowError
+from whichline.locate.run import Runner
+from whichline.locate.source_location import name_file
+from whichline.locate.trace import Trace
 
 COLOURS = {RIGHT: "green", WRONG: "bold red", FOLLOWS: "yellow", UNKNOWN: ""}
 STORED = "the stored one"  # of right answers
@@ -59,7 +59,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         for line in lines:
             yield Group(_show_line(line, margin))  # alone, it would be wrapped
             if values:
-                yield Lines(_tell_values(trace, line, shown), "dim", margin=" " * 8)
+                yield Lines(_describe_values(trace, line, shown), "dim", margin=" " * 8)
     (result,) = diagnosis.results
     if not trace.order and result.check not in (Check.CALL, Check.NOT_WRITTEN):
         yield Text("\nNothing of this call can be followed: its code is in no file of yours.")
@@ -79,10 +79,10 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
 def report_inputs(call: Case, values: bool = False) -> Iterator[RenderableType]:
     """Report the arguments, one below the other, and the numbers of small matrices, if these are asked for."""
     yield Text(f"One call of {call.call}: {call.name}")
-    yield Lines(_tell_inputs(call, values), margin="  ")
+    yield Lines(_describe_inputs(call, values), margin="  ")
 
 
-def _tell_inputs(call: Case, values: bool) -> Iterator[str]:
+def _describe_inputs(call: Case, values: bool) -> Iterator[str]:
     given = {name: x for name, x in call.inputs.items() if x is not None}
     width = max(map(len, given))
     for name, x in given.items():
@@ -96,7 +96,7 @@ def _show_line(line: Line, margin: int) -> Text:
     return shown.append(line.text[margin:], "" if line.ran else "dim")
 
 
-def _tell_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]:
+def _describe_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]:
     """Tell what came out in a line, the first time that it was wrong, and which step it is; its numbers but once."""
     for place in line.places:
         match, time = trace.match(place), trace.first_wrong(place)

@@ -18,7 +18,7 @@ from whichline.engine.case import Case, case_names, load_case
 from whichline.engine.failure import describe
 from whichline.engine.problem_folder import list_adapters, list_problem_folders
 from whichline.engine.suite import Calls
-from whichline.way.reference import Reference, load_references
+from whichline.locate.reference import Reference, load_references
 
 
 class Student:

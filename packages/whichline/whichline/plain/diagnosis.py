@@ -16,21 +16,21 @@ from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
+from whichline.locate.call_by_call import locate, make_tests
+from whichline.locate.calls import judge_calls
+from whichline.locate.difference import compare
+from whichline.locate.found import Found, say_corrected
+from whichline.locate.options import Option, Options
+from whichline.locate.probe import Expression
+from whichline.locate.run import Experiment, Runner, copy_tensors, order_by_generality
+from whichline.locate.search import Search
+from whichline.locate.source_location import count_failing, name_file, show_place
+from whichline.locate.trace import Trace
+from whichline.locate.values import as_value, find_layout, is_equal, is_one
 from whichline.plain.functions import FORM, Functions, Paired
 from whichline.plain.parts import ANSWER, Parts, is_right, list_arguments, list_outputs
 from whichline.plain.process import say
-from whichline.plain.reference import PlainSteps, PlainSuite
-from whichline.way.calls import judge_calls
-from whichline.way.difference import compare
-from whichline.way.found import Found, say_corrected
-from whichline.way.locate import locate, make_tests
-from whichline.way.options import Option, Options
-from whichline.way.probe import Place
-from whichline.way.run import Experiment, Runner, copy_tensors, order_by_generality
-from whichline.way.search import Search
-from whichline.way.telling import count_failing, name_file, show_place
-from whichline.way.trace import Trace
-from whichline.way.values import as_value, find_layout, is_equal, is_one
+from whichline.plain.reference import PlainCheckpoints, PlainSuite
 
 MOST_CASES = 4  # calls of one function that are searched together
 MOST_WRONG = 32  # calls of one test that are kept
@@ -60,7 +60,7 @@ class Watching:
             arguments = paired.signature.bind(*args, **kwargs).arguments
             before = copy_tensors(list_arguments(arguments))
             parts = _copy(paired.bind(args, kwargs))
-            steps = self.suite.references[paired.name].take_steps(_copy(parts))
+            steps = self.suite.references[paired.name].compute_checkpoints(_copy(parts))
         except TypeError as error:
             self.unfit[paired.name] = str(error)
             return paired.function(*args, **kwargs)
@@ -80,7 +80,7 @@ class Watching:
             self.changing += [(self._make_case(paired, parts), left[0])] if left else []
         return came
 
-    def _note(self, paired: Paired, parts: Parts, steps: PlainSteps, is_wrong: bool) -> None:
+    def _note(self, paired: Paired, parts: Parts, steps: PlainCheckpoints, is_wrong: bool) -> None:
         if is_wrong and steps.outputs and len(self.wrong) < MOST_WRONG:
             self.wrong.append(self._make_case(paired, parts))
 
@@ -98,7 +98,7 @@ def _copy(parts: Parts) -> Parts:
     return {**copy_tensors({**parts, **detached}), FORM: form}
 
 
-def _is_wrong(came: dict[str, Tensor], steps: PlainSteps, parts: Parts) -> bool:
+def _is_wrong(came: dict[str, Tensor], steps: PlainCheckpoints, parts: Parts) -> bool:
     if [*came] != [*steps.outputs]:
         return True
     return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
@@ -138,11 +138,11 @@ class Diagnosis:
         if error is None:
             return say(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
-            return say(test, self.suite.functions.tell_unpaired())
+            return say(test, self.suite.functions.describe_unpaired())
         if not watching.wrong and watching.changing:
-            return self._tell_changing(test, *watching.changing[0])
+            return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return say(test, _tell_right(watching))
+            return say(test, _describe_right(watching))
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
@@ -177,7 +177,7 @@ class Diagnosis:
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = _find_shape(runner, tests) or found
         if not found:
-            return self._tell_unproved(runner, first, tests, failing)
+            return self._find_unproved(runner, first, tests, failing)
         name = first.call
         patch = {
             place: replace(option, adapter=option.adapter or name)
@@ -198,7 +198,7 @@ class Diagnosis:
     def _tell(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
         step = found.option.names[0]
         steps = found.trace.known.steps
-        at = steps.lines.get(step) if isinstance(steps, PlainSteps) else None
+        at = steps.lines.get(step) if isinstance(steps, PlainCheckpoints) else None
         said = [found.difference.words]
         said += [f"The reference has it in {name_file(at[0], self.suite.root)}, line {at[1]}."] if at else []
         place = found.place
@@ -214,7 +214,7 @@ class Diagnosis:
             **show_place(place.file, place.function, place.node, self.suite.root),
         )
 
-    def _tell_unproved(
+    def _find_unproved(
         self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
     ) -> list[Finding]:
         """Say which call is wrong, and where the first value is that the reference does not have."""
@@ -241,7 +241,7 @@ class Diagnosis:
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
         return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
 
-    def _tell_changing(self, test: str, case: Case, name: str) -> list[Finding]:
+    def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:
         """Say which line changes an argument that the reference leaves as it is."""
         trace = self._make_runner().look(self.suite.make_test(test, "", case))
         given = [x for x in trace.given.values() if isinstance(x, Tensor)]
@@ -300,14 +300,14 @@ def _is_answer(found: Found) -> bool:
     return is_added_to or not made_of or not all(_is_known(trace, each) for each in made_of) or not is_first
 
 
-def _is_little(trace: Trace, place: Place) -> bool:
+def _is_little(trace: Trace, place: Expression) -> bool:
     """Tell whether little speaks for an expression: what is picked or drawn, and a number that is computed once."""
     values = trace.values[place]
     is_count = len(values) == 1 or all(type(x) is int for x in values)
     return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_maker(place)
 
 
-def _is_known(trace: Trace, place: Place) -> bool:
+def _is_known(trace: Trace, place: Expression) -> bool:
     """Tell whether an expression is right, and not in another shape alone, counts something, or is a constant."""
     values, match = trace.values[place], trace.match(place)
     if not trace.is_number(place) or match:
@@ -327,7 +327,7 @@ def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str
     return f"{right}, this call of {name} gives what the reference gives; the test fails for another reason, too."
 
 
-def _tell_right(watching: Watching) -> str:
+def _describe_right(watching: Watching) -> str:
     """Say that all calls are right, or which cannot be compared."""
     if watching.unfit:
         name, why = next(iter(watching.unfit.items()))

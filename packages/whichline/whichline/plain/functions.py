@@ -16,8 +16,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from whichline.locate.observed import Namespace, Observed, keep_state
 from whichline.plain.parts import Parts, list_outputs, put_together, take_apart
-from whichline.way.observed import Namespace, Observed, keep_state
 
 FORM = "form of the arguments"  # among the arguments, by a name that no function has
 
@@ -181,7 +181,7 @@ class Functions:
         finally:
             self.route = None
 
-    def tell_unpaired(self) -> str:
+    def describe_unpaired(self) -> str:
         """Say why a test calls no function that has a reference."""
         if not self._defined:
             return (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.compare import same
-from whichline.way.probe import ARRAYS
+from whichline.locate.probe import ARRAYS
 
 ANSWER, GRADIENT = "answer", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ

@@ -19,15 +19,15 @@ from torch import Tensor
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Suite, Test
+from whichline.locate.checkpoints import Arguments, Checkpoints, Step, list_leaves
+from whichline.locate.named import Span, span_of
+from whichline.locate.pairs import Pair, Pairs
+from whichline.locate.probe import Expression, Recorder, is_plain
+from whichline.locate.run import copy_tensors
+from whichline.locate.values import Value, as_value, find_layout, identify, is_equal
 from whichline.plain.functions import Followed, Functions, Paired
 from whichline.plain.parts import ANSWER, is_right, list_arguments, list_outputs, put_together, take_apart
 from whichline.rules.pairing import list_parameters
-from whichline.way.named import Span, span_of
-from whichline.way.pairs import Pair, Pairs
-from whichline.way.probe import Place, Recorder, is_plain
-from whichline.way.run import copy_tensors
-from whichline.way.steps import Arguments, Step, Steps, list_leaves
-from whichline.way.values import Value, as_value, find_layout, identify, is_equal
 
 LONGEST = 48  # text of an expression that is its name
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
@@ -35,7 +35,7 @@ ASK = "?"  # any value may be missing where another one stands
 
 
 @dataclass
-class PlainSteps(Steps):
+class PlainCheckpoints(Checkpoints):
     """The steps of one call, and what came back as it was.
 
     Args:
@@ -71,10 +71,10 @@ class PlainReference:
     followed: Followed
     others: Mapping[CodeType, Paired]
 
-    def take_steps(self, arguments: Mapping[str, Any]) -> PlainSteps:
+    def compute_checkpoints(self, arguments: Mapping[str, Any]) -> PlainCheckpoints:
         """The steps on the arguments of a call, in the dtypes of these; none where the reference raises."""
         own = {name: _own(x) for name, x in arguments.items()}
-        steps = PlainSteps(arguments=Arguments(list_leaves(own)))
+        steps = PlainCheckpoints(arguments=Arguments(list_leaves(own)))
         recorder = Recorder()
         bound = self.paired.write(own)
         bound.arguments.update({name: self._find_right(value) for name, value in bound.arguments.items()})
@@ -111,17 +111,17 @@ def _own(x: Any) -> Any:
     return x.detach().requires_grad_() if x.requires_grad else x.clone()
 
 
-def _add(steps: Steps, name: str, x: Any, series: str = "", turns: tuple[int, ...] = ()) -> None:
+def _add(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tuple[int, ...] = ()) -> None:
     steps.taken[name] = Step(name, as_value(x), x, ASK, "", len(steps.taken), series, steps.arguments, turns)
 
 
-def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapping[str, Tensor]) -> None:
+def _collect(steps: PlainCheckpoints, recorder: Recorder, function: str, outputs: Mapping[str, Tensor]) -> None:
     """Make steps of all values that were recorded, and last of what came back."""
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
     answers = {identify(x.detach()): f"the {name}" for name, x in outputs.items()}
     known = {identify(step.value.tensor) for step in steps.taken.values()}
     steps.functions = {place.function for place in recorder.order}
-    times, most = Counter[Place](), Counter(recorder.order)
+    times, most = Counter[Expression](), Counter(recorder.order)
     for place in recorder.order:
         time = times[place]
         times[place] += 1
@@ -264,7 +264,7 @@ class PlainSuite(Suite):
 
     def make_test(self, name: str, problem: str, case: Case) -> Test:
         """A test of what a function gives on some arguments."""
-        steps = self.references[case.call].take_steps(case.inputs)
+        steps = self.references[case.call].compute_checkpoints(case.inputs)
         case = replace(case, expected={name: x.detach() for name, x in steps.outputs.items()})
 
         def check(case: Case) -> None:

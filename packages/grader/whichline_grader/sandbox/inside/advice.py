@@ -14,8 +14,8 @@ from whichline.engine.case import Case
 from whichline.engine.problem_folder import find_on_paper
 from whichline.engine.result import result_from_json
 from whichline.engine.suite import Test, load_suite
-from whichline.way.explain import find
-from whichline.way.reference import list_counterparts, load_references
+from whichline.locate.explain import find
+from whichline.locate.reference import list_counterparts, load_references
 from whichline_grader.sandbox.inside.importing import ROOT
 from whichline_grader.sandbox.inside.serve import Advise
 

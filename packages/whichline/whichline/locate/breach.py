@@ -1,0 +1,130 @@
+"""Breaches of the contract: what is put in their place to prove them, and how they are told."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.locate.options import Option, choose_value
+from whichline.locate.probe import Expression
+from whichline.locate.run import Call, Change, Experiment, Patch, Runner
+from whichline.locate.source_location import count_failing, show_place
+from whichline.locate.trace import Trace
+
+MOST = 24  # places that are tried for one breach
+
+
+def prove(
+    experiment: Experiment, changes: Mapping[Expression, Patch], also: Patch | None = None
+) -> tuple[list[Expression], list[Test]]:
+    """Find the one of some places, or the few, with which tests pass, and these tests.
+
+    Args:
+        experiment: the tests that fail by one breach, with what was found of their numbers put right.
+        changes: for each place, what is put where to correct it; in the order in which they are computed.
+        also: what is put beside them.
+    """
+
+    def join(places: Collection[Expression]) -> Patch:
+        return {**{at: change for place in places for at, change in changes[place].items()}, **(also or {})}
+
+    passing = experiment.list_passing(join(changes)) if changes else []
+    for place in list(changes)[:MOST] if len(changes) > 1 else []:
+        if experiment.runner.is_spent:
+            return [], []
+        if experiment.run((passing or experiment.failing)[0], join([place])).passed:
+            found = experiment.list_passing(join([place]))
+            if len(found) >= len(passing):
+                return [place], found
+    needed = list(changes) if passing else []
+    for place in needed[:MOST]:
+        fewer = [each for each in needed if each is not place]
+        if fewer and all(experiment.run(test, join(fewer)).passed for test in passing):
+            needed = fewer
+    return needed, passing
+
+
+def describe_breach(
+    experiment: Experiment,
+    places: Sequence[Expression],
+    id: str,
+    said: Sequence[str],
+    question: str,
+    right: str = "",
+    passing: Sequence[Test] = (),
+    section: str = "",
+) -> Finding:
+    """A finding about some places.
+
+    Args:
+        experiment: the tests that fail by one breach.
+        places: the first one is shown.
+        id: which breach it is.
+        said: what was measured, and what it means.
+        question: what a tutor would ask.
+        right: "With float64 here", what was put there for the proof.
+        passing: the tests that pass with that.
+        section: of the handout.
+    """
+    place, problem = places[0], experiment.failing[0].problem
+    count = count_failing(len(passing), experiment.total, "passes", "pass", more=" more" if experiment.patch else "")
+    return Finding(
+        problem,
+        f"{problem}-{id}",
+        tuple(each for each in said if each),
+        likewise=tuple(dict.fromkeys(each.line for each in places if each.line != place.line)),
+        proof=f"{right}, {count}." if passing else "",
+        question=question,
+        section=section,
+        tests=tuple(test.name for test in passing or experiment.failing),
+        **show_place(place.file, place.function, place.node, experiment.runner.suite.root),
+    )
+
+
+def put_step(trace: Trace, place: Expression, wide: Callable[[Tensor], Tensor] = lambda x: x) -> Change | None:
+    """The step that an expression is, with its graph, in the dtype that `wide` gives; None if it is not one."""
+    match = trace.match(place)
+    if not match or not all(name in trace.steps for name in match.names):
+        return None
+    option = Option(match.names, match.axes[0], is_sliced=match.together)
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        value = wide(value) if isinstance(value, Tensor) else value
+        with torch.enable_grad():  # what stands under no_grad gets a graph
+            new = choose_value(option, call.steps, time, value)
+        if new is None and isinstance(value, Tensor) and not value.ndim and (step := call.steps.get(match.names[0])):
+            return step.value.tensor.to(value.dtype)  # a number, in a tensor
+        return new
+
+    return change
+
+
+def put_operand(runner: Runner, operand: Expression, in_any_shape: bool = False, only: int | None = None) -> Change:
+    """Put what an expression is made of in its place, if that has its shape; or only in that of its n-th value."""
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        if only not in (None, time):
+            return value
+        recorder = runner.observed.recorder
+        made_of = recorder.objects.get(operand, [None])[-1] if recorder else None
+        return made_of if isinstance(made_of, Tensor) and (in_any_shape or made_of.shape == value.shape) else None
+
+    return change
+
+
+def is_computed(place: Expression) -> bool:
+    """Tell whether an expression makes its value: a name only stands for one."""
+    return hasattr(place.node, "func") or hasattr(place.node, "op") or hasattr(place.node, "value")
+
+
+def say_where(places: Sequence[Expression]) -> str:
+    """Say "here", or in how many places."""
+    counts = {1: "here", 2: "in both places"}
+    return counts.get(len(places), f"in all {len(places)} places")
+
+
+def get_section(trace: Trace) -> str:
+    return next((step.section for step in trace.steps.values() if step.section), "")

@@ -1,0 +1,138 @@
+"""Locating wrong numbers: call by call, and in the body of each wrong call by a search that knows of no calls.
+
+A function that does the work of another adapter, and was called wrongly, is a search of its own, on the arguments that
+it got. In the body that called it the reference answers for it then, as it does for those that are right: whatever is
+still wrong is in this body.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer, same
+from whichline.engine.result import Check
+from whichline.engine.suite import Suite, Test
+from whichline.locate.calls import judge_calls
+from whichline.locate.found import Found, is_plain, join_patches
+from whichline.locate.options import HALF
+from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
+from whichline.locate.search import PLACES, Search
+from whichline.locate.trace import Trace
+
+LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
+MOST_CALLS = 6  # wrong calls of one function that are looked into
+COMPARED = 3  # tests that are run to see whether the references change anything
+FEW = 8  # tests that are looked at first
+
+
+def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
+    """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
+
+    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
+    is found there is plain and makes all of them pass, or if it took all the runs that a search may take.
+
+    Args:
+        runner: with all pairs of functions and adapters.
+        failing: tests of one problem, whose numbers are wrong.
+        most: places in one body.
+    """
+    adapters = runner.suite.list_needed(failing[0].problem)
+    pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
+    runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
+    few = choose_kinds(failing, FEW)
+    found, right = _locate(runner, adapters, few, most)
+    if len(few) == len(failing):
+        return found, right
+    patch, plain = join_patches(found), replace(runner, lent=())
+    passing = [test for test in failing if plain.passes(test, patch)] if found else []
+    if found and is_plain(found) and len(passing) == len(failing):
+        return found, right
+    if not runner.is_spent:
+        runner.lent = ()
+        more = _locate(runner, adapters, failing, most)
+        if more[0] or not runner.is_spent:
+            return more
+    is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
+    return (found if is_enough or len(found) == 1 else []), right
+
+
+def _locate(
+    runner: Runner, adapters: Mapping[str, str], failing: Sequence[Test], most: int
+) -> tuple[list[Found], set[str]]:
+    found, right = list[Found](), set[str]()
+    if runner.pairs:
+        calls = judge_calls(runner, failing)
+        for adapter, cases in reversed(calls.wrong.items()):
+            wrong = make_tests(runner.suite, adapters[adapter], cases)
+            if wrong and all(adapter != each.option.adapter for each in found):
+                found += [_place_in(each, adapter) for each in locate(runner, wrong)[0]]
+        mended = {option.adapter for each in found for option in each.patch.values()}
+        runner.lent = {*calls.right, *mended}
+        if _is_kept(runner, failing, mended):
+            right = calls.right
+        runner.lent = {*right, *mended}
+    experiment = Experiment(runner, failing)
+    left = [test for test in failing if not experiment.run(test).passed] if found else failing
+    own = Search(Experiment(runner, left)).find(most) if left else []
+    runner.lent = right
+    return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right
+
+
+def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Found]) -> list[Found]:
+    """Leave out places without which the same tests pass: a function may be wrong where that does not matter."""
+    passing = [test for test in failing if runner.passes(test, join_patches(found))]
+    for needless in [each for each in found if each.option.adapter]:
+        fewer = [each for each in found if each is not needless]
+        runs = [runner.run(test, join_patches(fewer)) for test in passing] if fewer else []
+        if runs and all(then.passed and is_explained(then, fewer) for then in runs):
+            found = fewer
+    return found
+
+
+def is_explained(then: Trace, found: Sequence[Found]) -> bool:
+    """Tell whether all the places in which right values were put are made of what is right.
+
+    The operands of an inner call were held against the reference of that call.
+    """
+    own = [each.place for each in found if not each.option.adapter and each.place in then.values]
+    return all(then.is_made_of_right(place, True, not isinstance(place.node, ast.Call)) for place in own)
+
+
+def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
+    """Tests that call an adapter as its function was called, those of a few that fail with wrong numbers, too."""
+    tests = [suite.make_test(f"{case.name}, call {number}", problem, case) for number, case in enumerate(cases)]
+    return [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(suite, test)]
+
+
+def _place_in(found: Found, adapter: str) -> Found:
+    """The same in a call inside the call of another adapter."""
+    return replace(
+        found,
+        patch={place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()},
+    )
+
+
+def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:
+    """Tell whether all is as it was where the references answer for functions that are right."""
+    plain = replace(runner, lent=mended)
+    return all(_is_alike(plain.look(test), runner.look(test)) for test in failing[:COMPARED])
+
+
+def _is_alike(one: Trace, other: Trace) -> bool:
+    if not isinstance(one.came, Tensor) or not isinstance(other.came, Tensor):
+        return type(one.error) is type(other.error)
+    return one.came.shape == other.came.shape and bool(same(other.came, one.came).all())
+
+
+def is_wrong_number(suite: Suite, test: Test) -> bool:
+    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
+    error = suite.ending(test) if not test.memory else None
+    if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
+        return False
+    if not (cases := test.cases()) or error.answer.dtype in HALF:
+        return False
+    answer, right = error.answer.detach().double(), cases[0].expected[error.what]
+    return answer.shape != right.shape or not bool(same(answer, right).all())

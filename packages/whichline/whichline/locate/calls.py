@@ -1,0 +1,210 @@
+"""Right or wrong, call by call.
+
+A call of a function that does the work of an adapter is right if it gives what the reference of that adapter gives on
+the arguments that it actually got, whatever was wrong before it. A right call is one expression: what is wrong is
+elsewhere. A wrong one is entered, and held against its own reference.
+"""
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline.engine.compare import same
+from whichline.engine.suite import Test
+from whichline.locate.pairs import Pair, Pairs, find_sizes
+from whichline.locate.probe import is_plain
+from whichline.locate.reference import REFUSED
+from whichline.locate.run import Call, Patch, Runner, copy_tensors, order_by_generality
+from whichline.locate.values import CLOSE, is_equal
+from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
+
+LESSONS = 2  # of one adapter
+OF_HALF = 8  # in terms of the distance between two numbers of that dtype: what its rounding makes of an answer
+
+
+def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
+    """Find the functions that do the work of some adapters: a call of each adapter shows its own."""
+    pairs: dict[tuple[str, str], list[Pair]] = {}
+    for adapter in adapters:
+        for test in _choose_lessons(runner.suite.tests, adapter):
+            for code, pair in _learn(runner, test, adapter):
+                known = pairs.setdefault((code.co_filename, code.co_qualname), [])
+                if all(each.adapter != adapter for each in known):
+                    known.append(pair)
+    return pairs
+
+
+def _choose_lessons(tests: Sequence[Test], adapter: str) -> list[Test]:
+    """The tests that call an adapter with most tensors, those first that tell most."""
+    lessons = [test for test in tests if not test.memory and any(case.call == adapter for case in test.cases()[:1])]
+
+    def count_tensors(test: Test) -> int:
+        return sum(isinstance(x, Tensor) for x in test.cases()[0].inputs.values())
+
+    return sorted(order_by_generality(lessons), key=count_tensors, reverse=True)[:LESSONS]
+
+
+def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pair]]:
+    found: list[tuple[CodeType, Pair]] = []
+
+    @contextmanager
+    def around(name: str, run: Any, call: Call) -> Any:
+        own = getattr(inspect.unwrap(run), "__code__", None)
+        lesson = Lesson(own, call.arguments, runner.observed.is_students)
+        try:
+            with lesson:
+                yield
+        finally:
+            code, sources = lesson.code or own, lesson.sources or {each: Source(each) for each in call.arguments}
+            plain = {each: x for each, x in call.arguments.items() if each not in sources}
+            if name == adapter and code:
+                found.append((code, Pair(adapter, sources, plain, find_sizes(plain, call.arguments))))
+
+    runner.run(test, {}, noting=False, around=around)
+    return found
+
+
+@dataclass
+class Calls:
+    """The calls of paired functions that some tests make.
+
+    Args:
+        right: the adapters whose functions gave what they should in each call, and got the fractions that the
+            adapter got that was called.
+        wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
+    """
+
+    right: set[str] = field(default_factory=set)
+    wrong: dict[str, list[Case]] = field(default_factory=dict)
+
+
+def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
+    """Hold each call that some tests make of a paired function against the reference of its adapter.
+
+    Args:
+        runner: knows the pairs.
+        tests: the tests.
+        patch: steps to put in some places.
+
+    Raises:
+        Exception: an error of ours while a call was judged.
+    """
+    judged: dict[str, list[bool | None]] = {}
+    wrong: dict[str, list[Case]] = {}
+    other: set[str] = set()
+    for test in tests:
+        watches: list[_Watch] = []
+
+        def around(name: str, run: Any, call: Call, watches: list[_Watch] = watches) -> _Watch:
+            watches.append(_Watch(runner, call))
+            return watches[-1]
+
+        runner.run(test, patch or {}, noting=False, around=around)
+        for watch in watches:
+            other |= watch.other
+            for adapter, is_right, case in watch.judged:
+                judged.setdefault(adapter, []).append(is_right)
+                if is_right is False and case:
+                    wrong.setdefault(adapter, []).append(case)
+    right = {adapter for adapter, verdicts in judged.items() if all(verdicts)} - other
+    known = {adapter: wrong[adapter] for adapter in judged if None not in judged[adapter] and adapter in wrong}
+    return Calls(right, known)
+
+
+class _Watch:
+    """Judges the calls of paired functions while an adapter is called."""
+
+    def __init__(self, runner: Runner, call: Call) -> None:
+        self._runner, self._call = runner, call
+        self._stack: list[tuple[FrameType, list[tuple[Pair, dict[str, Any] | None, dict[str, Any]]]]] = []
+        self.judged: list[tuple[str, bool | None, Case | None]] = []
+        self.other: set[str] = set()
+
+    def __enter__(self) -> "_Watch":
+        assert self._runner.observed.recorder
+        self._recorder = self._runner.observed.recorder
+        self._before = self._recorder.enter
+        self._recorder.enter, self._recorder.leave = self._enter, self._leave
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.enter, self._recorder.leave = self._before, None
+        if self._stack:  # what gave nothing back
+            self._leave(self._stack[0][0], None)
+
+    def _enter(self, frame: FrameType, given: tuple[Any, ...]) -> bool:
+        if self._before and self._before(frame, given):
+            return True
+        try:
+            self._note(frame, dict(zip(list_parameters(frame.f_code), given, strict=True)))
+        except RecursionError:  # that is the student's
+            raise
+        except Exception as error:  # the student's code would take it for its own
+            self._recorder.broken = self._recorder.broken or error
+        return False
+
+    def _note(self, frame: FrameType, given: Mapping[str, Any]) -> None:
+        code = frame.f_code
+        if code.co_name == INIT:
+            remember(code, given)
+        pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
+        called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
+        if called:
+            self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
+
+    def _leave(self, frame: FrameType, answer: Any) -> None:
+        try:
+            while any(each is frame for each, _ in self._stack):  # those after it have raised
+                self._end(answer if self._stack[-1][0] is frame else None)
+        except Exception as error:
+            self._recorder.broken = self._recorder.broken or error
+
+    def _end(self, answer: Any) -> None:
+        for pair, arguments, copies in self._stack.pop()[1]:
+            self._judge(pair, arguments, copies, answer)
+            self._compare(pair, copies)
+
+    def _judge(self, pair: Pair, arguments: dict[str, Any] | None, copies: dict[str, Any], answer: Any) -> None:
+        verdict, case = None, None
+        if arguments is not None and all(is_equal(x, copies[name]) for name, x in arguments.items()):
+            try:
+                right = self._runner.know(pair.adapter, copies).steps.answer
+            except REFUSED:
+                right = None
+            verdict = judge(pair.see(answer), right, copies)
+            if verdict is False and (expected := pair.expect(right)):
+                name = f"{pair.adapter} in {self._call.name}"
+                case = Case(name, pair.adapter, _detach(copies), None, expected)
+        self.judged.append((pair.adapter, verdict, case))
+
+    def _compare(self, pair: Pair, arguments: Mapping[str, Any]) -> None:
+        """Note where a fraction is not that of the adapter that was called."""
+        for name in arguments.keys() & self._call.given.keys() & pair.sources.keys():
+            here, there = arguments[name], self._call.given[name]
+            if type(here) is type(there) is float and here != there:
+                self.other.add(pair.adapter)
+
+
+def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:
+    """Tell whether an answer is that of a reference, as far as the dtype of its arguments allows; None: unknown."""
+    if isinstance(right, tuple) and isinstance(answer, tuple):
+        parts = [judge(one, other, arguments) for one, other in zip(answer, right, strict=False)]
+        return None if None in parts or len(answer) != len(right) else all(parts)
+    if not isinstance(answer, Tensor) or not isinstance(right, Tensor) or not is_plain(answer):
+        return None
+    if answer.shape != right.shape:
+        return False
+    dtypes = [x.dtype for x in arguments.values() if isinstance(x, Tensor) and x.is_floating_point()]
+    within = max([CLOSE, *(OF_HALF * torch.finfo(dtype).eps for dtype in dtypes if torch.finfo(dtype).bits < 32)])
+    return bool(same(answer, right, within).all())
+
+
+def _detach(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in arguments.items()}

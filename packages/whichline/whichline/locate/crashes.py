@@ -1,0 +1,294 @@
+"""Crashes: the line of the student's that raises, and what the calls that end there have and the others do not."""
+
+import inspect
+import linecache
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from traceback import FrameSummary
+from typing import Any
+
+import torch
+
+from whichline.engine.compare import WrongAnswer, listed
+from whichline.engine.errors import StudentRaised
+from whichline.engine.exception_report import ExceptionReport
+from whichline.engine.failure import describe
+from whichline.engine.finding import MODULE, Finding, mark
+from whichline.engine.result import Check
+from whichline.engine.suite import Suite, Test
+from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
+from whichline.locate.numbers import find_cause
+from whichline.locate.origins import describe_changes, describe_origins
+from whichline.locate.run import Runner
+from whichline.locate.source_location import count_failing, name_file
+
+CALLERS = 1  # of the line that raises, which are shown; the adapter is not
+NAMED = 3  # so many tests are not named
+FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in what torch says of the line whose gradient raised
+
+
+@dataclass
+class _Noted:
+    """The student's adapters: the calls are noted, the last one, and whether it has returned."""
+
+    adapters: Any
+    calls: list[Call] = field(default_factory=list)
+    called: Callable[..., Any] | None = None
+    has_returned: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, name, getattr(self.adapters, name))
+
+    def _call(self, name: str, run: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        names = list(inspect.signature(run).parameters)
+        self.calls.append(list_facts(name, names, dict(zip(names, given, strict=False)) | named))
+        self.called, self.has_returned = run, False
+        answer = run(*given, **named)
+        self.has_returned = True
+        return answer
+
+
+@dataclass
+class _Crash:
+    """Tests that end in one line.
+
+    Args:
+        report: on the error of the first of them.
+        frames: the student's lines that it went through, the innermost last.
+        has_returned: whether the adapter did, and raised when a gradient was asked for.
+        tests: all of them.
+        calls: the last that each of them made.
+    """
+
+    report: ExceptionReport
+    frames: list[FrameSummary]
+    has_returned: bool
+    tests: list[Test] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def place(self) -> object:
+        return (self.has_returned, *((self.frames[-1].filename, self.frames[-1].lineno) if self.frames else ()))
+
+    @property
+    def key(self) -> object:
+        """The place, and the message without its sizes."""
+        return self.place, re.sub(r"[^A-Za-z]+", " ", self.report.first)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Tell whether the answer is None: no line raised."""
+        return isinstance(self.report.error, WrongAnswer)
+
+
+def describe_crashes(
+    suite: Suite, failing: Sequence[Test], others: Sequence[Test], of: int | None = None, runner: Runner | None = None
+) -> list[Finding]:
+    """Tell in which lines the failing tests of one problem end, and what the calls that end there have in common.
+
+    Args:
+        suite: the tests, and the student's functions, here or in another process.
+        failing: tests that do not pass; those that end with an answer, or are stopped, are left alone.
+        others: tests of the same problem.
+        of: how many tests of the problem fail, if there are others.
+        runner: follows values to what made them, where the code can be followed.
+    """
+    crashes: dict[object, _Crash] = {}
+    answered: list[Call] = []
+    for test in failing:
+        error, noted = note_calls(suite, test)
+        if crash := _find_crash(error, noted, suite):
+            crash = crashes.setdefault(crash.key, crash)
+            crash.tests.append(test)
+            crash.calls.append(noted.calls[-1])
+        answered += noted.calls if noted.has_returned else noted.calls[:-1]
+    if not crashes:
+        return []
+    for test in others:
+        _, noted = note_calls(suite, test)
+        answered += noted.calls if noted.has_returned else noted.calls[:-1]
+    told = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
+    return [_tell(each, suite, answered, _calls_of(told, but=each), of or len(failing), runner) for each in told]
+
+
+def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
+    """Run a test that limits no memory: what ended it, and the calls that it made."""
+    students = suite.calls.adapters
+    noted = suite.calls.adapters = _Noted(students)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            return None if test.memory else suite.ending(test), noted
+    finally:
+        suite.calls.adapters = students
+
+
+def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Crash | None:
+    """The crash, if the student's code raised, and is written; or the answer that is None."""
+    if (
+        not isinstance(error, Exception | SystemExit)
+        or not noted.calls
+        or (suite.remote and not isinstance(error, StudentRaised))
+    ):
+        return None
+    report = ExceptionReport(error, suite.root, noted.called)
+    failure = describe(error, suite.root)
+    is_nothing = isinstance(error, WrongAnswer) and report.forgotten is not None
+    if not is_nothing and (failure.check is not Check.CALL or not failure.raised):
+        return None
+    frames = list(report.frames)
+    if isinstance(error, SyntaxError) and error.filename:
+        start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
+        frames.append(_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
+    if noted.has_returned and not (is_nothing or frames or suite.remote or _is_of_gradient(error)):
+        return None  # the test itself, with an answer that is none
+    return _Crash(report, frames, noted.has_returned and not is_nothing)
+
+
+def _is_of_gradient(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_globals.get("__name__") != "torch.autograd":
+        trace = trace.tb_next
+    return trace is not None
+
+
+def _join(crashes: Sequence[_Crash], answered: Sequence[Call]) -> Iterator[_Crash]:
+    """Join those that raise several errors in one line, where that is known to happen under one condition."""
+    places: dict[object, list[_Crash]] = {}
+    for crash in crashes:
+        places.setdefault(crash.place if crash.frames else id(crash), []).append(crash)
+    for here in places.values():
+        rest = [*answered, *(call for each in crashes if each not in here for call in each.calls)]
+        together = _calls_of(here)
+        if not rest or find_condition(together, rest):
+            yield replace(here[0], tests=[test for each in here for test in each.tests], calls=together)
+        else:
+            yield from here
+
+
+def _calls_of(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call]:
+    return [call for each in crashes if each is not but for call in each.calls]
+
+
+def _tell(
+    crash: _Crash,
+    suite: Suite,
+    answered: Sequence[Call],
+    others: Sequence[Call],
+    failing: int,
+    runner: Runner | None,
+) -> Finding:
+    """Put a crash into a finding; `others` are the calls that raise elsewhere."""
+    report = crash.report
+    if crash.has_returned:  # it is known of other answers where their gradients were asked for
+        answered = [call for call in answered if call not in crash.calls and FOLLOWED in call]
+        crash = _place_gradient(crash, suite)
+    elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
+        # The function that lacks a `return`, or the adapter that does not take what the test passes.
+        frame = _frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
+        crash = replace(crash, frames=[*crash.frames, frame])
+    frames, said, operands = crash.frames, report.said, report.operands
+    last = frames[-1] if frames else FrameSummary("", 0, "", line="")
+    code, columns = _show(frames, suite.root) if frames else ((), (0, 0))
+    imported = [each.filename for each in frames if each.name == MODULE]
+    if imported:
+        condition, where = None, f"{imported[-1]} cannot be imported: no test that needs it can run."
+    else:
+        condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
+    facts = condition.facts if condition else ()
+    ask = next((fact.ask for fact in facts if fact.ask), "")
+    problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
+    id = _name(problem, said[0], facts)
+    runner = None if not frames or imported or report.is_explained else runner
+    if runner and not crash.has_returned and (cause := find_cause(runner, crash.tests, failing)):
+        is_there = (last.filename, last.lineno) == (cause.file, cause.line)
+        raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
+        return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))
+    origins = describe_origins(runner, crash.tests[0], report) if runner else []
+    origins += describe_changes(runner, crash.tests[0], report.text) if runner and crash.has_returned else []
+    return Finding(
+        problem,
+        id,
+        tuple(filter(None, (*said, *origins, where))),
+        last.filename,
+        last.lineno or 0,
+        MODULE if imported else _head(last).rpartition(" ")[2],
+        columns,
+        (*code, *operands),
+        proof=f"{count_failing(len(crash.tests), failing, 'stops', 'stop').capitalize()} at this error.",
+        question=report.ask(last.line or "", ask),
+        tests=tests,
+    )
+
+
+def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:
+    """The id of what raises: which error, and in which calls."""
+    words = " ".join((problem, "raises", re.split(r"\W", said)[0].lower(), *(fact.words for fact in facts)))
+    return re.sub(r"\W+", "-", words).strip("-")
+
+
+def _say_where(
+    crash: _Crash, answered: Sequence[Call], others: Sequence[Call], mentioned: Sequence[str]
+) -> tuple[Condition | None, str]:
+    """The condition under which it raises, and the same in a sentence."""
+    raises = "The call returns; its backward pass raises" if crash.has_returned else "This raises"
+    raises = "The answer is None" if crash.is_nothing else raises
+    rest = [*answered, *others]
+    if not rest:
+        every = " in every call that the tests make" * (len(crash.calls) > 1)
+        return None, f"{raises}{every}." if every or crash.has_returned else ""
+    condition = find_condition(crash.calls, rest, mentioned)
+    unless = find_condition(crash.calls, answered, mentioned) if others else None
+    if unless and (not condition or len(unless.facts) < len(condition.facts)):
+        return unless, f"{raises} in {unless.words}, unless another line raises first."
+    if condition:
+        return condition, f"{raises} in {condition.words}, and in no other."
+    which = f": {listed(test.name for test in crash.tests)}" * (len(crash.tests) < NAMED)
+    return None, f"{raises} in {len(crash.calls)} of the {len(crash.calls) + len(rest)} calls{which}."
+
+
+def _show(frames: Sequence[FrameSummary], root: Path) -> tuple[tuple[str, ...], tuple[int, int]]:
+    """The line that raised with a mark, below those that called it; and the columns of the mark."""
+    last = frames[-1]
+    line = linecache.getline(str(root / last.filename), last.lineno or 0).rstrip("\n") if last.colno is not None else ""
+    if line:
+        start, end = (
+            len(line.encode()[:column].decode(errors="ignore")) if column is not None else len(line)
+            for column in (last.colno, last.end_colno if last.end_lineno == last.lineno else None)
+        )
+    else:
+        line = last.line or ""
+        start, end = 0, len(line)
+    calling = [each for each in frames[1:-1] if (each.filename, each.lineno) != (last.filename, last.lineno)]
+    callers = [text for each in calling[-CALLERS:] for text in (_head(each), f"    {each.line}")]
+    return (*callers, _head(last), *(mark(line, start, end) if line else ())), (start, end)
+
+
+def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
+    """The same, at the line whose gradient raised, which torch tells when it is asked to look for anomalies."""
+    if crash.frames or suite.remote:
+        return crash
+    with warnings.catch_warnings(record=True) as caught, torch.autograd.set_detect_anomaly(True, check_nan=False):
+        warnings.simplefilter("always")
+        note_calls(suite, crash.tests[0])
+    places = [place for each in caught for place in FORWARD.findall(str(each.message))]
+    frames = [
+        _frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
+    ]
+    return replace(crash, frames=frames)
+
+
+def _frame(file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None) -> FrameSummary:
+    """A line of a file."""
+    name = name_file(file, root)
+    code = linecache.getline(file, line)
+    start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))
+    return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
+
+
+def _head(frame: FrameSummary) -> str:
+    return f"{frame.filename}:{frame.lineno}, in {frame.name.partition('.<locals>.<')[0]}"  # of a comprehension

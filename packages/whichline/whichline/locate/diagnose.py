@@ -1,0 +1,177 @@
+"""What is wrong in a problem: one detector after the other looks at the tests that nothing has explained yet."""
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from whichline.engine.assignment import find_needs
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Suite, Test
+from whichline.locate.call_by_call import is_wrong_number, make_tests
+from whichline.locate.calls import judge_calls
+from whichline.locate.contract import find_breaches
+from whichline.locate.crashes import describe_crashes
+from whichline.locate.fallback import find_unproved
+from whichline.locate.numbers import find_numbers
+from whichline.locate.observed import CannotFollowError, Observed
+from whichline.locate.reference import load_references
+from whichline.locate.repeat import find_unrepeatable
+from whichline.locate.run import Patch, Runner, order_by_generality
+from whichline.locate.values import is_equal
+
+ASKED = 3  # failing tests whose calls are judged
+
+
+@dataclass
+class Diagnosis:
+    """What is known of the failing tests of a problem.
+
+    Args:
+        runner: runs them, with probes on.
+        failing: the tests.
+        passing: the others of the problem.
+
+    Attributes:
+        found: what they are told of.
+        patch: right values in the places of wrong ones.
+        is_over: whether nothing more can be followed: what the code keeps, or an error of ours, makes that untrue.
+    """
+
+    runner: Runner
+    failing: Sequence[Test]
+    passing: Sequence[Test]
+    found: list[Finding] = field(default_factory=list)
+    patch: Patch = field(default_factory=dict)
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        suite = self.runner.suite
+        self.numbers = order_by_generality([test for test in self.failing if is_wrong_number(suite, test)])
+
+    def leave_out(self, tests: Sequence[Test]) -> list[Test]:
+        """The tests that no finding is about."""
+        told = {name for each in self.found for name in each.tests}
+        return [test for test in tests if test.name not in told]
+
+    def list_others(self, tests: Sequence[Test]) -> list[Test]:
+        return [*self.passing, *(test for test in self.failing if test not in tests)]
+
+
+def find_state(case: Diagnosis) -> list[Finding]:
+    """What is random, or kept from one call to the next; other code that is not the same twice is not followed."""
+    if not case.runner.observed.places:
+        case.is_over = True
+        return []
+    found = find_unrepeatable(case.runner, case.failing)
+    case.is_over = bool(found) or bool(case.numbers and not _is_copy_alike(case.runner, case.numbers[0]))
+    return [found] if found else []
+
+
+def _is_copy_alike(runner: Runner, test: Test) -> bool:
+    """Tell whether the copy gives what the student's code gave; a file that was saved since may give something else.
+
+    Raises:
+        CannotFollowError: it gives something else though it reads the same.
+    """
+    plain, trace = runner.run_plainly(test), runner.look(test)
+    if is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
+        return bool(trace.order)
+    if runner.observed.is_saved_since():
+        return False
+    raise CannotFollowError(f"the code does something else in {test.name} when it is imported a second time")
+
+
+def _find_numbers(case: Diagnosis) -> list[Finding]:
+    found, case.patch = find_numbers(case.runner, case.numbers, case.failing) if case.numbers else ([], {})
+    return found
+
+
+def find_contract(case: Diagnosis) -> list[Finding]:
+    rest = case.leave_out(case.failing)
+    return find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
+
+
+def find_fallback(case: Diagnosis) -> list[Finding]:
+    """What calls with wrong numbers have in common, and where to begin to look."""
+    runner, wrong = case.runner, case.leave_out([test for test in case.failing if test in case.numbers])
+    if not wrong:
+        return []
+    calls, adapters = judge_calls(runner, wrong[:ASKED]), runner.suite.list_needed(wrong[0].problem)
+    runner.lent = calls.right
+    inner = (make_tests(runner.suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
+    begins = next(filter(None, inner), wrong)
+    unproved = find_unproved(runner, wrong, case.list_others(wrong), begins, bool(case.found))
+    return [unproved] if unproved else []
+
+
+def find_crashes(case: Diagnosis) -> list[Finding]:
+    rest = case.leave_out(case.failing)
+    return describe_crashes(
+        case.runner.suite, rest, case.list_others(rest), len(case.failing), None if case.is_over else case.runner
+    )
+
+
+FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, find_fallback)
+
+
+def diagnose(
+    suite: Suite,
+    problem: str,
+    failing: Sequence[Test],
+    passing: Sequence[Test],
+    observed: Observed | None = None,
+    errors: list[str] | None = None,
+    seconds: float = math.inf,
+) -> list[Finding]:
+    """Find what is wrong in a problem, first what raises.
+
+    Args:
+        suite: the tests, and the student's functions, in this process.
+        problem: its id.
+        failing: tests of it.
+        passing: the others of it.
+        observed: the copy of their functions, if there is one.
+        errors: gets those of the search itself, for staff, in words; without it they are raised.
+        seconds: of processor time that the search may take, apart from its budget.
+    """
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
+    runner = Runner(suite, steps, observed or observe(suite), until=time.process_time() + seconds)
+    case = Diagnosis(runner, failing, passing)
+    with _note_error(case, problem, errors):
+        for detect in FOLLOWING:
+            if not case.is_over:
+                case.found += detect(case)
+    with _note_error(case, problem, errors):
+        case.found = [*find_crashes(case), *case.found]
+    if runner.is_late:
+        nothing = Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
+        *before, last = case.found or [nothing]
+        late = f"The search was stopped after {seconds:.0f} s: there may be more to find."
+        return [*before, replace(last, said=(*last.said, late))]
+    return case.found
+
+
+@contextmanager
+def _note_error(case: Diagnosis, problem: str, errors: list[str] | None) -> Iterator[None]:
+    """End a search at an error of ours, of which staff are told: what the tests say stands without it."""
+    try:
+        yield
+    except Exception as error:
+        case.is_over = True
+        if errors is None:
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{Path(where.filename).name}:{where.lineno}"
+        errors.append(
+            f"The search for what is wrong in {problem} ended early: {type(error).__name__}: {error} ({line})"
+        )
+
+
+def observe(suite: Suite) -> Observed:
+    """A copy of the student's code, for one search."""
+    return Observed(suite.calls.adapters, suite.has_written, suite.cell)

@@ -1,0 +1,304 @@
+"""The dtype of an answer, and the digits that it loses: the expressions that do not have those of the input."""
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.case import LAST_DIGITS, dtype_of
+from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
+from whichline.engine.finding import Finding
+from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.options import HALF
+from whichline.locate.probe import Expression
+from whichline.locate.run import Call, Change, Experiment, Patch, Runner
+from whichline.locate.trace import Trace
+from whichline.locate.values import as_value, find_layout
+
+DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16: 2}
+WORSE = 8.0  # times as far off as what an expression is made of: then it loses digits
+SHOWN = 1e-3  # an answer that is further off is wrong, and not short of digits
+AGAIN = 3  # times that what is narrow is looked for, with what was so before in a wider dtype
+LOOKED = 3  # tests in which the expressions are looked for
+
+CAST_BACK = "What should the dtype of the answer be, and which expression could give it that?"
+DEFAULT = "Where does this get its dtype from: the input, a default, or a cast?"
+ONCE = "How often does your code round to {}, and how often must it?"
+CANCELS = "What is added here, or taken away, that the formula does not have?"
+
+
+def find_dtypes(experiment: Experiment) -> Iterator[Finding]:
+    """Tell where an answer gets another dtype than the inputs, and where digits are lost."""
+    failing = experiment.failing
+    traces = {test.name: experiment.run(test) for test in failing}
+    other = [test for test in failing if _is_other(traces[test.name])]
+    if experiment.patch:  # what is put in has digits of its own
+        other = [test for test in other if _is_other(experiment.runner.look(test))]
+        failing = [test for test in failing if test in other or not _is_other(traces[test.name])]
+    is_wider = any(_is_wider(traces[test.name]) for test in other)
+    if is_wider and (found := _find_wide(experiment.only(other), traces)):
+        yield found
+        other = [test for test in other if _is_wider(traces[test.name]) or (test.name in found.tests and found.proof)]
+        failing = [test for test in failing if test not in other]
+    half = [test for test in failing if dtype_of(traces[test.name].given) in HALF]
+    full = [test for test in failing if test not in half]
+    for tell in (_find_narrow, _find_lost):
+        if full and (found := tell(experiment.only(full), traces)):
+            yield found
+            break
+    if half and (found := _find_half(experiment.only(half), traces)):
+        yield found
+
+
+def _is_other(trace: Trace) -> bool:
+    """Tell whether an answer that should have fractions has another dtype than the inputs."""
+    answer, cases = _get_answer(trace), trace.test.cases()
+    if answer is None or answer.dtype == dtype_of(trace.given):
+        return False
+    right = cases[0].expected.get(getattr(trace.error, "what", "")) if cases else None
+    return right is None or right.is_floating_point()
+
+
+def _get_answer(trace: Trace) -> Tensor | None:
+    """The tensor that is not the right one, maybe one of several that came back."""
+    answer = getattr(trace.error, "answer", None)
+    return answer if isinstance(answer, Tensor) else None
+
+
+def _is_wider(trace: Trace) -> bool:
+    answer = _get_answer(trace)
+    return answer is not None and _is_other(trace) and answer.dtype.itemsize > dtype_of(trace.given).itemsize
+
+
+def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    """The answer is float32, say, where the inputs are float16."""
+    trace = next(traces[test.name] for test in experiment.failing if _is_wider(traces[test.name]))
+    answer, dtype = _get_answer(trace), dtype_of(trace.given)
+    assert answer is not None
+    came = answer.dtype
+    makers = [each for each in trace.places if any(x is answer for x in trace.objects[each])]
+    makers = [each for each in makers if (each.file, each.function) == (makers[0].file, makers[0].function)]
+    if not makers:
+        return None
+    place = ([each for each in makers if is_computed(each)] or makers)[-1]
+    inputs = sorted(
+        {dtype_of(traces[test.name].given) for test in experiment.failing}, key=lambda each: (each.itemsize, str(each))
+    )
+    names = listed(map(dtype_name, inputs)).replace(" and ", " or ")
+    for meeting, operands in _list_meetings(trace, dtype):
+        if passing := experiment.list_passing(dict.fromkeys(operands, _cast)):
+            other = " ".join(operands[0].text.split())
+            said = f"This is {dtype_name(came)} where the inputs are {names}, since `{other}` is {dtype_name(came)}."
+            right = f"With `{other}` in the dtype of the inputs"
+            return describe_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
+    passing = experiment.list_passing({place: _cast})
+    is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.made_of(place))
+    said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{dtype_name(came)} "
+    said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
+    right = "With the dtype of the inputs here"
+    return describe_breach(experiment, [place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
+
+
+def _is_same_in(trace: Trace, operand: Expression, place: Expression, dtype: torch.dtype) -> bool:
+    """Tell whether an expression only casts what it is made of from a dtype."""
+    x, value = trace.objects[operand][-1], trace.objects[place][-1]
+    return isinstance(x, Tensor) and x.dtype == dtype and torch.equal(x.to(value.dtype), value)
+
+
+def _list_meetings(trace: Trace, dtype: torch.dtype) -> Iterator[tuple[Expression, list[Expression]]]:
+    """The expressions in which something of the dtype of the inputs meets something wider."""
+    for place in trace.places:
+        operands = [each for each in trace.made_of(place) if is_float(trace.objects[each][0])]
+        dtypes = {trace.objects[each][0].dtype for each in operands}
+        wide = [each for each in operands if trace.objects[each][0].dtype.itemsize > dtype.itemsize]
+        if dtype in dtypes and wide and is_computed(place):
+            yield place, wide
+
+
+def _cast(call: Call, time: int, value: Any) -> Any:
+    return value.to(dtype_of(call.given)) if is_float(value) else None
+
+
+# Narrower than the inputs, or rounded to half precision before the end.
+
+
+def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    changes = _widen_all(experiment, traces)
+    places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
+    if not passing:
+        return None
+    trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
+    dtype, narrow = dtype_of(trace.given), trace.objects[places[0]][0].dtype
+    said = f"This is {dtype_name(narrow)} where the inputs are {dtype_name(dtype)}{_describe_effect(trace)}."
+    right = f"With {dtype_name(dtype)} {say_where(places)}"
+    id = f"{dtype_name(narrow)}-inside"
+    return describe_breach(experiment, places, id, [said], DEFAULT, right, passing, get_section(trace))
+
+
+def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expression, Change]:
+    """Put what is wide in the place of what is narrow, and of what is again with that."""
+    changes: dict[Expression, Change] = {}
+    for test in experiment.failing[:LOOKED]:
+        trace = traces[test.name]
+        for _ in range(AGAIN):
+            wide = _widen_to(trace)
+            narrow = [place for place in _list_narrow(trace, wide) if place not in changes]
+            changes |= {place: _widen(experiment.runner, trace, place, wide) for place in narrow}
+            trace = experiment.run(test, changes) if narrow else trace
+            if not narrow or not trace.places:
+                break
+    return changes
+
+
+def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    """Tell what is rounded to half precision before the end."""
+    read, last = _read_wide(experiment, traces), _round_last(experiment, traces)
+    inner = {place: change for place, change in _widen_all(experiment, traces).items() if place not in last}
+    places, passing = prove(experiment, {place: {place: change} for place, change in inner.items()}, last)
+    right = f"With float32 {say_where(places)}, and one rounding at the end"
+    if not passing and inner:
+        places, passing = list(inner), experiment.list_passing({**inner, **read, **last})
+        right = "With all of it in float32, and one rounding at the end"
+    if not passing:
+        return None
+    trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
+    narrow = trace.objects[places[0]][0].dtype
+    said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
+    question = ONCE.format(dtype_name(narrow))
+    if len(trace.objects[places[0]]) > 1:  # a function that rounds does so for whoever calls it
+        places = list(dict.fromkeys([trace.find_one_call(places[0], 0) or places[0], *places[1:]]))
+    return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
+
+
+def _widen_to(trace: Trace) -> torch.dtype:
+    dtype = dtype_of(trace.given)
+    return torch.float32 if dtype in HALF else dtype
+
+
+def _describe_effect(trace: Trace) -> str:
+    dtype = dtype_of(trace.given)
+    if isinstance(trace.came, Tensor) and trace.came.dtype != dtype:
+        return f", and so the answer is {dtype_name(trace.came.dtype)}"
+    off = _measure(trace)
+    if not 0 < off < SHOWN:
+        return ""
+    return f": the answer is right to {-math.log10(off):.0f} digits, and {dtype_name(dtype)} has {DIGITS[dtype]}"
+
+
+def _measure(trace: Trace) -> float:
+    """Measure how far an answer is off, as a share of its largest number."""
+    right = trace.test.cases()[0].expected["answer"]
+    came = trace.came if isinstance(trace.error, WrongAnswer) else None
+    if not isinstance(came, Tensor) or came.shape != right.shape:
+        return 0.0
+    return float((came.detach().double() - right).abs().max() / right.abs().max())
+
+
+def _list_narrow(trace: Trace, wide: torch.dtype) -> list[Expression]:
+    """The expressions that are narrow, and made of nothing that is; what came in so is not held against anyone."""
+    given = [as_value(x) for x in trace.given.values() if _is_narrow(x, wide)]
+    narrow: set[int] = set()
+    found = []
+    for place in trace.places:
+        value = trace.objects[place][0]
+        if place.in_place or not _is_narrow(value, wide) or not is_computed(place):
+            continue
+        if id(value) in narrow or any(find_layout(as_value(value), x, exactly=True) is not None for x in given):
+            continue
+        if not any(id(trace.objects[each][0]) in narrow for each in trace.made_of(place)):
+            found.append(place)
+        narrow.add(id(value))
+    return found
+
+
+def _is_narrow(value: Any, wide: torch.dtype) -> bool:
+    if not isinstance(value, Tensor):
+        return False
+    size = value.dtype.itemsize // (2 if value.is_complex() else 1)
+    return (value.is_floating_point() or value.is_complex()) and size < wide.itemsize
+
+
+def _widen(runner: Runner, trace: Trace, place: Expression, wide: torch.dtype) -> Change:
+    """Put what a cast is made of, or the step that an expression is, or its value in a wider dtype."""
+    value = trace.objects[place][0]
+    made_of = [
+        each
+        for each in trace.made_of(place)
+        if isinstance(x := trace.objects[each][0], Tensor)
+        and x.shape == value.shape
+        and not _is_narrow(x, wide)
+        and find_layout(as_value(value), as_value(x)) == tuple(range(value.ndim))
+    ]
+    as_operand = put_operand(runner, made_of[0]) if made_of and value.numel() > 1 else None
+    as_step = put_step(trace, place, lambda x: _cast_up(x, wide))
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        for put in (as_operand, as_step):
+            new = put(call, time, value) if put else None
+            if isinstance(new, Tensor) and new.shape == value.shape:
+                return _cast_up(new, wide)
+        return _cast_up(value, wide) if isinstance(value, Tensor) else None
+
+    return change
+
+
+def _cast_up(value: Tensor, wide: torch.dtype) -> Tensor:
+    if value.is_complex():
+        return value.to(wide.to_complex())
+    return value.to(wide) if value.is_floating_point() else value
+
+
+def _read_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
+    """Read the arguments as float32, wherever a name stands for one."""
+
+    def widen(call: Call, time: int, value: Any) -> Any:
+        return value.float() if is_float(value) and any(value is x for x in call.given.values()) else None
+
+    places = [place for test in experiment.failing[:LOOKED] for place in traces[test.name].places]
+    return {place: widen for place in places if isinstance(place.node, ast.Name)}
+
+
+def _round_last(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
+    """Give the answer the dtype of the inputs at the end."""
+    runs = [traces[test.name] for test in experiment.failing[:LOOKED]]
+    return {place: _cast for one in runs for place in one.places if any(x is one.came for x in one.objects[place])}
+
+
+# Digits that are lost by what is computed, in whatever dtype.
+
+
+def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    for test in experiment.failing[:LOOKED]:
+        trace = traces[test.name]
+        dtype = dtype_of(trace.given)
+        least = LAST_DIGITS[dtype][0] / 4
+        full = [place for place in trace.places if not _is_narrow(trace.objects[place][0], dtype)]
+        lost = {place: _lose(trace, place) for place in full if is_computed(place)}
+        changes: dict[Expression, Change] = {}
+        for place, off in lost.items():
+            before = max((lost.get(each, 0.0) for each in trace.made_of(place)), default=0.0)
+            if off > max(least, WORSE * before) and (change := put_step(trace, place)):
+                changes[place] = change
+        places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
+        if passing:
+            digits = f"{-math.log10(lost[places[0]]):.0f} digits"
+            said = f"This is right to {digits}; {dtype_name(dtype)} has {DIGITS[dtype]}."
+            return describe_breach(
+                experiment, places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
+            )
+    return None
+
+
+def _lose(trace: Trace, place: Expression) -> float:
+    """Measure how far an expression is off its step, as a share of the largest number; 0 if it is not a step."""
+    value = trace.values[place][0]
+    put = put_step(trace, place) if isinstance(value, Tensor) and value.numel() and value.is_floating_point() else None
+    right = put(Call(known=trace.known), 0, value) if put else None
+    if not isinstance(right, Tensor) or right.shape != value.shape:
+        return 0.0
+    seen = value.isfinite() & right.isfinite()
+    off, largest = (value - right.detach()).abs()[seen], right.detach().abs()[seen]
+    return float(off.max() / largest.max()) if seen.any() and largest.max() > 0 else 0.0

@@ -1,0 +1,279 @@
+"""Gradients that are missing or wrong where the answer is right: the expressions at which the graph is cut or bent."""
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import listed
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.checkpoints import list_reached
+from whichline.locate.options import choose_value, list_options
+from whichline.locate.probe import Expression
+from whichline.locate.run import Call, Change, Experiment, Patch, Runner
+from whichline.locate.trace import Trace
+
+MOST_STEPS = 8  # that are tried in the place of what is no step
+MOST_RUNS = 200
+
+CUT = "Which of these keeps the graph: .detach(), .data, .item(), torch.tensor(x), torch.no_grad()?"
+COPIED = "What does `functional_call` do with a tensor that copying its numbers into a parameter does not?"
+BY_HAND = "Which derivative does your backward pass compute, and of what?"
+HIDDEN = "What is the gradient of a number that is NaN, and is replaced later?"
+BENT = "Which part of the formula does autograd treat as a constant here?"
+
+
+def find_gradients(experiment: Experiment) -> Finding | None:
+    """Tell where the graph is cut, or another gradient than the right one is passed back."""
+    plain = experiment.runner.look(experiment.failing[0])
+    missing = sorted(set(_list_leaves(plain).values()) - _reach(plain.came, _list_leaves(plain)))
+    if experiment.patch and not missing:  # a step that is put in has another graph than what stands there
+        return None
+    trace = experiment.run(experiment.failing[0])
+    cut = _list_cut(trace, _list_leaves(trace))
+    if missing:  # what is cut off elsewhere, such as a maximum, need not have a gradient
+        cut = {place: names for place, names in cut.items() if set(names) & set(missing)}
+    off = _list_off(experiment, trace)
+    joined = {
+        place: {place: change}
+        for place in cut
+        if place not in off and (change := _join(experiment.runner, trace, place))
+    }
+    for changes in (joined, {place: _keep_graph(trace, place) for place in off}):
+        places, passing = prove(experiment, changes)
+        if passing:
+            lost = sorted({name for names in cut.values() for name in names})
+            return _describe_cut(experiment, trace, places, cut.get(places[0], lost), passing, is_off=places[0] in off)
+    if not missing:
+        return _find_bent(experiment, trace)
+    real = [place for place in cut if not trace.is_beginning(place)]
+    if len(real) == 1:
+        return _describe_cut(experiment, trace, real, cut[real[0]], ())
+    copies = _list_copies(trace, missing)
+    return _describe_copied(experiment, trace, copies) if copies else None
+
+
+# Where the graph is cut.
+
+
+def _list_leaves(trace: Trace) -> dict[int, str]:
+    """The arguments whose gradients are asked for, by their identity."""
+    return {id(x): name for name, x in trace.given.items() if isinstance(x, Tensor) and x.requires_grad}
+
+
+def _reach(value: Any, given: Mapping[int, str]) -> set[str]:
+    """The arguments to which gradients go back from a value."""
+    return {given[leaf] for leaf in map(id, list_reached(value)) if leaf in given}
+
+
+def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Expression, list[str]]:
+    """The expressions from which no gradient goes back to arguments that they are made of, and these arguments."""
+    found = {}
+    for place in trace.places:
+        value = trace.objects[place][-1]
+        if not is_computed(place) or not (isinstance(value, float) or _has_fractions(value)):
+            continue
+        into = {name for each in trace.made_of(place) for name in _reach(trace.objects[each][-1], given)}
+        if lost := into - _reach(value, given):
+            found[place] = sorted(lost)
+    return found
+
+
+def _list_off(experiment: Experiment, trace: Trace) -> list[Expression]:
+    """The expressions that are computed under `no_grad`, without those that others are made of."""
+    off: set[Expression] = set()
+    experiment.run_anew(trace.test, lambda call, place: None if torch.is_grad_enabled() else off.add(place))
+    inner = {each for place in off if place in trace.values for each in trace.made_of(place)}
+    return [
+        place
+        for place in trace.places
+        if place in off - inner and is_computed(place) and _has_fractions(trace.objects[place][-1])
+    ]
+
+
+def _keep_graph(trace: Trace, place: Expression) -> Patch:
+    """Compute an expression with its graph, though it stands under `no_grad`."""
+    inside = {id(node) for node in ast.walk(place.node)} - {id(place.node)}
+
+    def turn(is_on: bool, call: Call, time: int, value: Any) -> Any:
+        torch.set_grad_enabled(is_on)
+        return value
+
+    within = [each for each in trace.places if id(each.node) in inside]
+    return {each: partial(turn, True) for each in within} | {place: partial(turn, False)}
+
+
+def _has_fractions(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _join(runner: Runner, trace: Trace, place: Expression) -> Change | None:
+    """Put what a detached value is made of in its place, or the step that it is, with its graph."""
+    value = trace.objects[place][-1]
+    if place.in_place or not isinstance(value, Tensor) or trace.is_beginning(place):
+        return None
+    for operand in trace.made_of(place):
+        x = trace.objects[operand][-1]
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype == value.dtype and torch.equal(x, value):
+            return put_operand(runner, operand)
+    return put_step(trace, place)
+
+
+def _describe_cut(
+    experiment: Experiment,
+    trace: Trace,
+    places: Sequence[Expression],
+    lost: Sequence[str],
+    passing: Sequence[Test],
+    is_off: bool = False,
+) -> Finding:
+    said = f"{'Autograd is off here: no' if is_off else 'No'} gradient goes back from here to {_name(lost)}."
+    right = f"With the graph kept {say_where(places)}"
+    return describe_breach(experiment, places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
+
+
+def _name(arguments: Sequence[str]) -> str:
+    return listed(f"`{name}`" for name in arguments)
+
+
+# Weights that are copied.
+
+
+def _list_copies(trace: Trace, missing: Sequence[str]) -> dict[Expression, str]:
+    """The last expressions that read arguments whose numbers go on in tensors without their graph."""
+    found = {}
+    for name in missing:
+        x = trace.given[name]
+        reads = [place for place in trace.places if any(each is x for each in trace.objects[place])]
+        copies = [
+            place
+            for place in trace.places
+            if any(each is not x and _holds(each, x) for each in trace.objects[place] if isinstance(each, Tensor))
+        ]
+        before = [place for place in reads if not copies or trace.is_before(place, copies[0])]
+        if before and (statement := _find_statement(before[-1])):
+            found[replace(before[-1], node=statement, text=ast.unparse(statement))] = name
+    return found
+
+
+def _holds(copy: Tensor, x: Tensor) -> bool:
+    """Tell whether a tensor has the numbers of another one, and a graph of its own or none."""
+    return copy.is_leaf and copy.shape == x.shape and copy.dtype == x.dtype and torch.equal(copy, x)
+
+
+def _find_statement(place: Expression) -> ast.stmt | None:
+    """The innermost statement around an expression."""
+    tree = ast.parse("".join(linecache.getlines(place.file)))
+    start, end = (place.node.lineno, place.node.col_offset), (place.node.end_lineno, place.node.end_col_offset)
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt)
+        and (node.lineno, node.col_offset) <= start
+        and (node.end_lineno or 0, node.end_col_offset or 0) >= end
+    ]
+    return max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
+
+
+def _describe_copied(experiment: Experiment, trace: Trace, copies: Mapping[Expression, str]) -> Finding:
+    names, places = list(copies.values()), list(copies)
+    said = f"{_name(names)} {'go' if len(names) > 1 else 'goes'} in here, and no gradient comes back to "
+    said += f"{'them' if len(names) > 1 else 'it'} from the answer."
+    is_copy = any(word in each.text for each in places for word in ("load_state_dict", ".data", "copy_", "Parameter"))
+    means = "The numbers are copied into a parameter, and the graph ends there." if is_copy else ""
+    parameter = _put_arguments(trace, names)
+    passing = experiment.list_passing(parameter) if parameter else []
+    id, question = ("gradient-copied", COPIED) if is_copy else ("gradient-cut", CUT)
+    right = "With the argument itself in place of the copy"
+    return describe_breach(experiment, places, id, [said, means], question, right, passing, get_section(trace))
+
+
+def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
+    """Put the arguments where their copies are read."""
+    changes: dict[Expression, Change] = {}
+
+    def put(call: Call, time: int, value: Any) -> Any:
+        given = [call.given[name] for name in names]
+        return next((x for x in given if isinstance(value, Tensor) and value is not x and _holds(value, x)), None)
+
+    for place in trace.places:
+        read = trace.objects[place][-1]
+        if isinstance(place.node, ast.Attribute) and not place.in_place and isinstance(read, Tensor):
+            changes |= {place: put} if any(_holds(read, trace.given[name]) for name in names) else {}
+    return changes
+
+
+# Where another gradient than the right one is passed back.
+
+
+def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
+    """The first expression with which the gradients are right, if a right step with its graph is in its place.
+
+    A gradient that is NaN comes from what is NaN; else numbers that are right come before others.
+    """
+    gradient = getattr(trace.error, "answer", None)
+    is_nan = isinstance(gradient, Tensor) and bool(gradient.isnan().any())
+    places = [
+        place
+        for place in trace.places
+        if is_computed(place) and not place.in_place and isinstance(trace.objects[place][0], Tensor)
+    ]
+    born = [
+        place
+        for place in places
+        if _is_nan(trace, place) and not any(map(partial(_is_nan, trace), trace.made_of(place)))
+    ]
+    right = [place for place in places if trace.match(place)]
+    most = experiment.runner.runs + MOST_RUNS
+    for place in dict.fromkeys((*(born if is_nan else ()), *right, *places)):
+        for change, name in _list_steps(trace, place):
+            if experiment.runner.is_spent or experiment.runner.runs > most:
+                return None
+            if experiment.run(trace.test, {place: change}).passed and (
+                passing := experiment.list_passing({place: change})
+            ):
+                said, id, question = _describe(trace, place)
+                return describe_breach(
+                    experiment, [place], id, [said], question, f"With {name} here", passing, get_section(trace)
+                )
+    return None
+
+
+def _is_nan(trace: Trace, place: Expression) -> bool:
+    value = trace.values[place][0]
+    return isinstance(value, Tensor) and bool(value.isnan().any())
+
+
+def _list_steps(trace: Trace, place: Expression) -> Iterator[tuple[Change, str]]:
+    if match := trace.match(place):
+        if change := put_step(trace, place):
+            yield change, f"the gradient of {match.names[0]}"
+        return
+    for option in list_options(trace, place)[:MOST_STEPS]:
+        yield lambda call, time, value, option=option: choose_value(option, call.steps, time, value), option.names[0]
+
+
+def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:
+    """Say how the gradient of an expression is wrong, what that is called, and what to ask."""
+    value = trace.objects[place][0]
+    if wrong := int(value.isnan().sum()):
+        count = f"{wrong} of the {value.numel()} numbers here are NaN"
+        return f"{count}: the answer does not show it, and the gradient does.", "gradient-nan", HIDDEN
+    function = getattr(type(value.grad_fn), "_forward_cls", None)
+    if function is not None:
+        said = f"The numbers here are right. The gradient that `{function.__name__}.backward` passes back is not."
+        return said, "gradient-by-hand", BY_HAND
+    if trace.match(place):
+        return (
+            "The numbers here are right. The gradient that is passed back through them is not.",
+            "gradient-bent",
+            BENT,
+        )
+    return "The answer is right. The gradient that is passed back from here on is not.", "gradient-bent", BENT

@@ -1,0 +1,80 @@
+"""What is known in one call: the steps of the right program, what came in, and which of these a value is."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+from torch import Tensor
+
+from whichline.locate.checkpoints import Checkpoints
+from whichline.locate.values import Axes, Value, as_value, is_equal
+
+
+@dataclass(frozen=True)
+class Match:
+    """The steps that the values of an expression are.
+
+    Args:
+        names: for each time that it was computed, a step; for all times together, one.
+        axes: their layouts.
+        together: whether the values of all times, one beside the other, are one step: a loop over one axis.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Axes, ...]
+    together: bool = False
+
+
+@dataclass
+class Known:
+    """The steps of the right program in one call, and what came in.
+
+    Args:
+        steps: of the right program.
+        given: the tensors and the numbers that came in, by name.
+        found: which of these a value is, as far as that was asked for in some run.
+        matches: the same for all values of an expression.
+    """
+
+    steps: Checkpoints
+    given: Mapping[str, Any] = field(default_factory=dict)
+    found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Those of the steps, and of what came in, by name."""
+        steps = {name: step.value for name, step in self.steps.taken.items()}
+        return steps | {name: as_value(x) for name, x in self.given.items()}
+
+    @cached_property
+    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
+        """Of each size the values: the sums of their numbers, in this order, which they are, and their names."""
+        found: dict[int, list[tuple[float, int, str, Value]]] = {}
+        for i, (name, value) in enumerate(self.values.items()):
+            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
+        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
+
+    def trust(self, name: str, x: Tensor) -> None:
+        """Know one value more."""
+        value = Value(x.detach().double() if x.is_floating_point() else x)
+        if not any(
+            each.startswith(name) and is_equal(value.tensor, known.tensor) for each, known in self.values.items()
+        ):
+            while name in self.values:
+                name += ", again"
+            self.values[name] = value
+            vars(self).pop("_of_size", None)
+            self.found.clear()
+            self.matches.clear()
+
+    def list_alike(self, value: Value) -> list[tuple[str, Value]]:
+        """The values that may hold the same numbers as this one, in their order."""
+        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
+        room = 3e-4 * (abs(total) + 1e-9)
+        first = bisect_left(known, total - room, key=itemgetter(0))
+        last = bisect_right(known, total + room, key=itemgetter(0))
+        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]

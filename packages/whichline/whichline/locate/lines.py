@@ -1,0 +1,197 @@
+"""The student's lines of one call, each with a mark: right, wrong, made of what is wrong, or nothing that is known."""
+
+import ast
+import linecache
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.locate.observed import Observed
+from whichline.locate.probe import Expression
+from whichline.locate.source_location import find_columns, name_file
+from whichline.locate.trace import Trace
+
+RIGHT, WRONG, FOLLOWS, UNKNOWN = "✓✗· "
+Spot = tuple[str, int]  # a file and a line
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a function.
+
+    Args:
+        number: of the line in its file.
+        text: as it stands there.
+        mark: of the statement that begins there, or of a wrong expression in it.
+        places: the expressions that are its value, if that is numbers and the statement ends here.
+        ran: whether a number was computed in its statement.
+    """
+
+    number: int
+    text: str
+    mark: str
+    places: Sequence[Expression]
+    ran: bool
+
+
+@dataclass
+class MarkedLines:
+    """Marks the lines of a run.
+
+    Args:
+        trace: the run.
+        observed: the copy of the code that ran.
+        findings: the places that are wrong.
+        root: the folder that the files of the findings are relative to.
+        raised: the lines that an error went through, whose values never came to be.
+    """
+
+    trace: Trace
+    observed: Observed
+    findings: Sequence[Finding]
+    root: Path
+    raised: Collection[Spot] = ()
+
+    def functions(self) -> Iterator[tuple[str, str, list[Line]]]:
+        """The functions that computed more than sizes, in the order in which they ran: file, name, and lines."""
+        for file, function in dict.fromkeys((place.file, place.function) for place in self.trace.order):
+            if definition := self.observed.definitions.get((file, function)):
+                lines = list(self._list_lines(file, function, definition))
+                values = [x for line in lines for place in line.places for x in self.trace.objects[place]]
+                is_wrong = any(line.mark in (WRONG, FOLLOWS) or (file, line.number) in self.raised for line in lines)
+                if is_wrong or not all(isinstance(x, int) for x in values):
+                    yield file, function, lines
+
+    def _list_lines(self, file: str, function: str, definition: ast.FunctionDef) -> Iterator[Line]:
+        """The code of a function without comments, docstrings, imports and inner functions; after an error, no more."""
+        begins, left_out = _find_statements(definition)
+        groups: dict[int, list[Expression]] = {}
+        for place in self.trace.places:
+            if (place.file, place.function) == (file, function):
+                groups.setdefault(begins.get(place.line, place.line), []).append(place)
+        ended = {begins.get(line, line) for other, line in self.raised if other == file} & begins.keys()
+        for number in range(definition.lineno, (definition.end_lineno or 0) + 1):
+            text = linecache.getline(file, number).rstrip()
+            is_code = text.strip() and not text.lstrip().startswith("#") and number not in left_out
+            is_wrong = (file, number) in self._wrong
+            if not is_wrong and (not is_code or number not in range(definition.body[0].lineno, number + 1)):
+                continue
+            begin = begins.get(number, number)
+            ran = begin in groups
+            if ended and begin > max(ended) and not ran:
+                continue
+            places = self._find_outermost(groups[begin]) if ran and begin not in ended else []
+            mark = WRONG if is_wrong else self._mark(places) if places and number == begin else UNKNOWN
+            yield Line(number, text, mark, places if begins.get(number + 1) != begin else [], ran)
+
+    def _mark(self, places: Sequence[Expression]) -> str:
+        if all(map(self._is_right, places)):
+            return RIGHT
+        return FOLLOWS if any(place in self._follows for place in places if not self._is_right(place)) else UNKNOWN
+
+    def _find_outermost(self, places: Sequence[Expression]) -> list[Expression]:
+        """The expressions of a statement that are in no other one; but no truth values, nor what is given to a call."""
+        inside = {id(node) for place in places for node in ast.walk(place.node) if node is not place.node}
+        outermost = [place for place in places if id(place.node) not in inside]
+        given = [each for each in outermost if isinstance(each.node, ast.Name) and id(each.node) in self._inside]
+        truths = [each for each in outermost if isinstance(self.trace.objects[each][0], bool)]
+        return [each for each in outermost if each not in given and each not in truths]
+
+    @cached_property
+    def _inside(self) -> set[int]:
+        """All that is in another expression, whether that is a number or not."""
+        return {id(node) for place in self.observed.places for node in ast.walk(place.node) if node is not place.node}
+
+    def _is_right(self, place: Expression) -> bool:
+        """Tell whether an expression is a step or an argument, or a part of a tensor that is one when it is full."""
+        match = self.trace.match(place)
+        if match or self.trace.is_number(place):
+            return bool(match) and "a size" not in match.names  # many sizes are the same by chance
+        if not place.in_place:
+            return self.trace.is_right(place)
+        filled = self.trace.objects[place][-1]
+        is_full = any(self.trace.match(each) for each in self.trace.places if filled is self.trace.objects[each][-1])
+        return is_full and all(map(self.trace.is_right, self.trace.made_of(place)))
+
+    @cached_property
+    def _wrong(self) -> set[Spot]:
+        """The lines of the findings."""
+        told = {(each.file, line) for each in self.findings for line in (each.line, *each.likewise)}
+        files = {place.file for place in self.observed.places}
+        return {(file, line) for file in files for name, line in told if name == name_file(file, self.root)}
+
+    def _is_wrong(self, place: Expression) -> bool:
+        """Tell whether an expression is one that a finding marks."""
+        if (place.file, place.line) not in self._wrong:
+            return False
+        columns = find_columns(place.file, place.node)
+        return any(
+            place.line in each.likewise or (place.line == each.line and columns == each.columns)
+            for each in self.findings
+        )
+
+    @cached_property
+    def _follows(self) -> set[Expression]:
+        """The expressions that were made of a wrong one, through names, attributes and calls."""
+        found: set[Expression] = set()
+        now: dict[Expression, bool] = {}  # of the last time
+        wrong: set[Any] = set()
+        times: dict[Expression, int] = {}
+        for place in self.trace.order:
+            time = times[place] = times.get(place, -1) + 1
+            key = _identify(self.trace.objects[place][time])
+            made_of = self.trace.made_of(place)
+            now[place] = key in wrong or self._is_wrong(place) or any(now.get(each) for each in made_of)
+            if now[place]:
+                found.add(place)
+                wrong |= {key} - {None}
+        return found
+
+
+def _find_statements(definition: ast.FunctionDef) -> tuple[dict[int, int], set[int]]:
+    """For each line of a function the first one of its statement, and the lines that are not shown."""
+    begins: dict[int, int] = {}
+    left_out: set[int] = set()
+    for node in ast.walk(definition):
+        if not isinstance(node, ast.stmt) or node is definition:
+            continue
+        body = getattr(node, "body", [])
+        end = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+        begins |= dict.fromkeys(range(node.lineno, end + 1), node.lineno)
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return begins, left_out
+
+
+def _identify(value: Any) -> Any:
+    """Tell one tensor from another by which it is, and one number from another by what it is."""
+    if isinstance(value, Tensor):
+        return "tensor", id(value)
+    return None if isinstance(value, bool) else value
+
+
+def find_not_finite(trace: Trace) -> tuple[Expression, str] | None:
+    """The first expression that holds NaN or infinity, and which of them; −inf is what a mask is for."""
+    times: dict[Expression, int] = {}
+    unset: set[int] = set()  # tensors that are still to be filled, with whatever was in memory
+    for place in trace.order:
+        time = times[place] = times.get(place, -1) + 1
+        value, kept = trace.objects[place][time], trace.values[place][time]
+        if not isinstance(value, Tensor):
+            continue
+        if place.is_unset:
+            unset.add(id(value))
+        if id(value) in unset and (place.in_place or isinstance(place.node, ast.Call)):
+            continue
+        kept = value.detach() if kept is None else kept
+        for name, is_there in (("NaN", kept.isnan()), ("Infinity", kept == math.inf)):
+            if bool(is_there.any()):
+                return place, name
+    return None

@@ -1,0 +1,224 @@
+"""The expressions where the first number goes wrong."""
+
+import ast
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.locate.call_by_call import FEW, is_explained, locate
+from whichline.locate.calls import judge_calls, pair_functions
+from whichline.locate.found import Found, join_patches, say_corrected
+from whichline.locate.named import span_of
+from whichline.locate.observed import Observed
+from whichline.locate.probe import Expression
+from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
+from whichline.locate.search import END, PLACES
+from whichline.locate.source_location import count_failing, show_place
+from whichline.locate.trace import Trace
+from whichline.locate.unused_arguments import find_unread, list_needed
+from whichline.locate.values import is_equal, is_one
+
+MOST = 2  # places that are told
+EXTRA = "Where in the formula is this step?"
+ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
+NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
+ASKED = 3  # failing tests whose arguments are looked at
+
+
+def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
+    """Find the places of wrong numbers, and what was put there."""
+    wrong = [test for test in numbers if not _is_rounded(runner, test)]
+    if not wrong:
+        return [], {}
+    if unread := _find_unread(runner, wrong):
+        return unread, {}
+    runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
+    most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+    found, right = locate(runner, wrong, most)
+    if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
+        return [], {}
+    patch = join_patches(found)
+    passing = [test for test in failing if runner.passes(test, patch)]
+    explained = _list_explained(replace(runner, lent=right), passing, found)
+    if not explained:
+        return _find_inner(runner, found, wrong), {}
+    told = list({each.place: each for each in reversed(found)}.values())[::-1]
+    proof = _prove(told, len(explained), len(passing), len(failing))
+    return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+
+
+def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
+    """The tests that pass because the places are right, and not in spite of them; a few that differ show it for all."""
+
+    def is_for_that(test: Test) -> bool:
+        return runner.see(test, join_patches(found), "explained", lambda then: is_explained(then, found))
+
+    return [*passing] if all(map(is_for_that, choose_kinds(passing, FEW))) else [*filter(is_for_that, passing)]
+
+
+def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
+    """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
+    runner = replace(runner, pairs=pair_functions(runner, runner.suite.list_needed(crashing[0].problem)), lent=())
+    found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
+    patch = join_patches(found)
+    if len(found) != 1 or not _has_other_shape(found[0]) or not all(runner.passes(test, patch) for test in crashing):
+        return None
+    trusting = replace(runner, lent=right)
+    if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
+        return None
+    return _tell(found[0], runner, crashing, _prove(found, len(crashing), len(crashing), failing))
+
+
+def _has_other_shape(found: Found) -> bool:
+    """Tell whether a value has not the shape of the right one: other numbers make no line raise.
+
+    With the answer in the place of anything, no test fails.
+    """
+    value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
+    if step is None or step.name.startswith(END):
+        return False
+    return isinstance(value, Tensor) and value.shape != step.value.tensor.shape
+
+
+def _find_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
+    """Tell what makes calls inside right and changes the answers, though the tests still fail."""
+    inner = [each for each in found if each.option.adapter]
+    patch = join_patches(inner)
+    if not any(not is_equal(runner.look(test).came, runner.run(test, patch).came) for test in failing):
+        return []
+    right = judge_calls(runner, failing, patch).right
+    proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
+    return [_tell(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
+
+
+def _is_rounded(runner: Runner, test: Test) -> bool:
+    """Tell whether a case in float64 is computed in float32: then it is digits that are lost."""
+    if test.cases()[0].dtype != torch.float64:
+        return False
+    # What a constructor makes is loaded with other numbers; a table that stays is read again.
+    return any(
+        isinstance(each, Tensor) and each.dtype == torch.float32 and not place.function.endswith("__init__")
+        for place, objects in runner.look(test).objects.items()
+        for each in objects
+    )
+
+
+def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
+    """An argument that decides the right answer, and that the code never reads."""
+    for test in wrong[:ASKED]:
+        trace = runner.look(test)
+        call = test.cases()[0].call
+        if not trace.steps or call not in runner.follow:
+            continue
+        needed = list_needed(runner.follow[call], trace.arguments)
+        ran = dict.fromkeys((place.file, place.function) for place in trace.order)
+        for file, function, argument in find_unread(ran, runner.observed.definitions, sorted(needed)):
+            problem = wrong[0].problem
+            said = f"Your code never uses `{argument.arg}`, but the right answer depends on it."
+            tests = tuple(each.name for each in wrong)
+            place = show_place(file, function, argument, runner.suite.root)
+            return [Finding(problem, f"{problem}-unread-{argument.arg}", (said,), tests=tests, **place)]
+    return []
+
+
+def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:
+    """Say how many tests pass with right values in all the places; or how many these explain, if others pass, too."""
+    if explained < passing:
+        these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
+        return f"{these} {explained} of the {failing} failing tests."
+    return f"{say_corrected(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
+
+
+def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
+    place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
+    words = (
+        found.difference.words + _describe_not_given(found, runner.observed) + _describe_unused(found, runner.observed)
+    )
+    is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
+    own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
+    return Finding(
+        problem,
+        f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
+        (words,),
+        likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
+        proof=proof,
+        question=EXTRA if found.difference.is_needless else own,
+        section=step.section,
+        tests=tuple(test.name for test in explained),
+        step=step.name,
+        **show_place(place.file, place.function, place.node, runner.suite.root),
+    )
+
+
+def _describe_unused(found: Found, observed: Observed) -> str:
+    """Name a line that computes something right which nothing reads."""
+    trace = found.trace
+    for place in trace.places:
+        match = trace.match(place)
+        is_made = isinstance(place.node, ast.Call | ast.BinOp) and not trace.is_number(place)
+        if match and is_made and match.names[0] in trace.steps and place is not found.place:
+            function = observed.definitions.get((place.file, place.function))
+            if function is not None and _is_unused(place, function) and not _is_seen(trace, place):
+                return f" Line {place.line} computes {match.names[0]}; nothing uses it."
+    return ""
+
+
+def _is_seen(trace: Trace, place: Expression) -> bool:
+    """Tell whether another expression has the same tensor, or array: then something is done with it."""
+    value = trace.objects[place][-1]
+    return any(is_one(each, value) for at, objects in trace.objects.items() if at is not place for each in objects)
+
+
+def _is_unused(place: Expression, function: ast.FunctionDef) -> bool:
+    """Tell whether the value of an expression is thrown away, or given to a name that is not read after that."""
+    statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
+    own = next((each for each in statements if _is_of(each, place)), None)
+    loops = (each for each in statements if isinstance(each, ast.For | ast.While))
+    if own is None or any(own in ast.walk(loop) for loop in loops):
+        return False
+    if isinstance(own, ast.Expr):
+        return not place.in_place and not ast.unparse(
+            place.node.func if isinstance(place.node, ast.Call) else own
+        ).endswith("_")
+    targets = own.targets if isinstance(own, ast.Assign) else []
+    names = [each.id for each in targets if isinstance(each, ast.Name)]
+    read = [each for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    later = [each for each in read if each.id in names and each.lineno > (own.end_lineno or 0)]
+    return len(names) == len(targets) == 1 and not later
+
+
+def _is_of(statement: ast.stmt, place: Expression) -> bool:
+    """Tell whether an expression is all that a statement computes; the statement may have probes by now."""
+    value = getattr(statement, "value", None)
+    return isinstance(value, ast.expr) and span_of(value) == span_of(place.node)
+
+
+def _describe_not_given(found: Found, observed: Observed) -> str:
+    """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
+    call = found.place.node
+    if found.difference.is_simple or not isinstance(call, ast.Call):
+        return ""
+    node = observed.definitions.get(_find_callee(call, found.place, observed))
+    if node is None or node.args.vararg:
+        return ""
+    optional = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
+    given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
+    left = [each.arg for each, default in optional if ast.unparse(default) == "None" and each.arg not in given][::-1]
+    return f" This call passes nothing for `{left[0]}`." if left else ""
+
+
+def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple[str, str]:
+    """The file and the name of the function that a call by a name of the whole file reaches, if it is one."""
+    value: Any = SimpleNamespace(**observed.find_namespace(place.file))
+    for name in ast.unparse(call.func).split("."):
+        value = getattr(value, name, None)
+    function = inspect.unwrap(value) if callable(value) else None
+    return (function.__code__.co_filename, function.__qualname__) if isinstance(function, FunctionType) else ("", "")

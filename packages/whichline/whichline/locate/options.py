@@ -1,0 +1,286 @@
+"""Options: the steps that fit in the place of an expression, in the layout and dtype that the code has there."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.locate.checkpoints import Step, list_series
+from whichline.locate.probe import Expression
+from whichline.locate.reference import list_counterparts
+from whichline.locate.trace import Trace
+from whichline.locate.values import Axes, as_value, find_layout, identify, is_near, lay_out, relay
+
+LOW = -1e9  # what students write for −inf
+HALF = (torch.float16, torch.bfloat16)
+MOST_CALLS = 4  # in turn
+MOST_LAYOUTS = 4  # of one step
+MOST_OTHERS = 8  # steps of another shape
+
+
+@dataclass(frozen=True)
+class Option:
+    """Steps to put in the place of an expression.
+
+    Args:
+        names: of a step for each time that it is computed; the last one stands for all times after it.
+        axes: their layout; None: as they are.
+        is_sliced: whether the n-th time gets the n-th slice of one step.
+        is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
+            block stands for a loop that has another way with the first one.
+        is_low: whether a very low number is put for −inf.
+        adapter: whose reference has the steps, if that is another than the one that is called.
+        kinds: of what it is and of what belongs there, two counterparts; then whatever the expression is for the
+            former, in another test the turned keys, is exchanged for what that is for the latter.
+    """
+
+    names: tuple[str, ...]
+    axes: Axes = None
+    is_sliced: bool = False
+    is_series: bool = False
+    is_low: bool = False
+    adapter: str = ""
+    kinds: tuple[str, str] | None = None
+
+    def __call__(self, call: Any, time: int, value: Any) -> Any:
+        """What to put in the place of a value, the n-th time; None leaves it."""
+        known = call.inner.get(self.adapter) if self.adapter else call.known
+        return choose_value(self, known.steps.taken, time, value) if known else None
+
+    @property
+    def as_is(self) -> "Option":
+        """The same with −inf where that belongs."""
+        return replace(self, is_low=False)
+
+    def is_like(self, other: "Option") -> bool:
+        """Tell whether this is for one thing what another one is for its counterpart."""
+        patterns = [[find_counterparts().sub("*", name) for name in option.names] for option in (self, other)]
+        layout = (self.axes, self.is_sliced, self.is_series, self.is_low)
+        return (
+            patterns[0] == patterns[1]
+            and self.names != other.names
+            and layout == (other.axes, other.is_sliced, other.is_series, other.is_low)
+        )
+
+
+def find_what_is(trace: Trace, place: Expression) -> Option | None:
+    """The one step that an expression is each time, or the series of which it is one after the other."""
+    match = trace.match(place)
+    if not match or match.names[0] not in trace.steps:
+        return None
+    if len(set(match.names)) == 1 and not trace.steps[match.names[0]].series:
+        return Option(match.names[:1], match.axes[0])
+    for series in dict.fromkeys(trace.steps[name].series for name in match.names if name in trace.steps):
+        for first in list_series(trace.steps, series)[:2]:
+            names = list_turns(trace.steps, first)
+            if _are_in_turn(trace.value(place), [trace.steps[name] for name in names]):
+                return Option(tuple(names[:1]), match.axes[0], is_series=True)
+    return None
+
+
+def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
+    """Tell whether each value is the step of its turn."""
+    return len(values) == len(steps) and all(
+        find_layout(as_value(value), step.value) is not None for value, step in zip(values, steps, strict=True)
+    )
+
+
+def list_options(trace: Trace, place: Expression) -> list[Option]:
+    """The steps that fit in the place of an expression, those first that come next in the right program.
+
+    Args:
+        trace: a run in which the expression is computed.
+        place: the expression.
+    """
+    value = trace.value(place)[0]
+    if value is None:
+        return []
+    steps = _order_steps(trace, place)
+    if trace.is_number(place) and trace.is_root(place) and not trace.made_of(place):
+        return [Option((step.name,), ()) for step in steps if step.name.strip("`") in trace.arguments]
+    if not isinstance(value, Tensor):
+        times = len(trace.value(place))
+        each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
+        numbers = [step for step in steps if not step.value.tensor.ndim and not step.name.startswith("`")]
+        if type(value) is int and _is_among_whole_numbers(trace, place):
+            numbers = [step for step in numbers if float(step.value.tensor).is_integer()]
+        firsts = [step for step in numbers if not step.series or list_series(trace.steps, step.series)[0] == step.name]
+        return [Option((step.name,), (), is_series=bool(step.series) and times > 1) for step in firsts] + each_time
+    steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
+    options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
+    is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
+    low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
+    return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
+
+
+def _is_among_whole_numbers(trace: Trace, place: Expression) -> bool:
+    """Tell whether a tensor of whole numbers, such as positions, is made of a number."""
+    around = [trace.values[each][0] for each in trace.places if place in trace.made_of(each)]
+    return any(isinstance(x, Tensor) and not x.is_floating_point() for x in around)
+
+
+def _order_steps(trace: Trace, place: Expression) -> list[Step]:
+    """The steps, from the last one on that the expression is made of."""
+    matches = [trace.match(each) for each in trace.made_of(place)]
+    names = [name for match in matches if match for name in match.names if name in trace.steps]
+    firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
+    reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]
+    here = max(reached, default=-1)
+    return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
+
+
+def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Iterator[Option]:
+    values = trace.value(place)
+    value, times = values[0], len(values)
+    yield from _list_in_series(trace, values, steps)
+    steps = [step for step in steps if not step.series]
+    if times > 1 and all(isinstance(each, Tensor) for each in values):
+        if times <= MOST_CALLS:
+            yield from _mend_one(trace, values, steps)
+        for step in steps:
+            for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
+                yield Option((step.name,), axes, is_sliced=True)
+    for step in steps:
+        for axes, laid in list(lay_out(step.value.tensor, value.shape))[:MOST_LAYOUTS]:
+            if times > 1 or not is_near(value, laid, exactly=True):
+                yield Option((step.name,), axes)
+            if 1 < times <= MOST_CALLS:
+                yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
+    if times == 1 or (value.ndim and len({*map(identify, values)}) == 1):  # else a loop cuts it
+        yield from _list_others(value, steps)
+        answer = [step for step in steps if step.name == list(trace.steps)[-1]]
+        yield from (Option((step.name,)) for step in answer if trace.is_returned(place))
+
+
+def _list_others(value: Tensor, steps: Sequence[Step]) -> list[Option]:
+    """The nearest steps of another shape."""
+    others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
+    return [Option((step.name,)) for step in islice(others, MOST_OTHERS)]
+
+
+def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """The first steps of the series that have one for each time that the expression is computed."""
+    latest: dict[str, int] = {}
+    firsts = set[str]()
+    for step in trace.steps.values():
+        if step.series and step.turns[0] > latest.get(step.series, 0):
+            latest[step.series] = step.turns[0]
+            firsts.add(step.name)
+    for step in steps:
+        if step.name not in firsts or len(list_turns(trace.steps, step.name)) != len(values):
+            continue
+        layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
+        one = layouts or [None] * (len(values) > 1)  # the last turn is a series by itself
+        yield from (Option((step.name,), axes, is_series=True) for axes in one)
+
+
+def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """A step where the expression is wrong once, and what it is where it is right."""
+    names = [found[0] if (found := trace.find(value)) else "" for value in values]
+    if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
+        for step in steps:
+            if step.value.tensor.shape == values[wrong[0]].shape:
+                mended = tuple(step.name if i in wrong else name for i, name in enumerate(names))
+                yield Option(mended, tuple(range(values[0].ndim)))
+
+
+Options = Mapping[Expression, Option]
+
+
+@cache
+def find_counterparts() -> re.Pattern[str]:
+    """Find in the name of a step the words that stand for one another in the references."""
+    return re.compile("|".join(map(re.escape, list_counterparts())) or "(?!)")
+
+
+def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
+    """List the steps that differ from this one in counterparts alone."""
+    pattern = find_counterparts().sub("*", name)
+    return [each for each in steps if find_counterparts().sub("*", each) == pattern]
+
+
+def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
+    """The steps that are one thing for all counterparts, from the first of them on."""
+    alike = list_alike(steps, first.name)
+    is_first = bool(find_counterparts().search(first.name)) and len(alike) >= count and alike[0] == first.name
+    if is_first and steps[alike[count - 1]].value.tensor.ndim == first.value.tensor.ndim:
+        yield tuple(alike[:count])
+
+
+def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
+    """The steps of a series, in their order, but for turns of the innermost loop before that of this one."""
+    if first not in steps:
+        return []
+    step = steps[first]
+    return [name for name in list_series(steps, step.series) if steps[name].turns[0] >= step.turns[0]]
+
+
+def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
+    """The name of the step that is put in the n-th time, or ""."""
+    names: Sequence[str] = option.names
+    if option.is_series:
+        names = list_turns(steps, option.names[0])
+        return names[time] if time < len(names) else ""
+    return names[min(time, len(names) - 1)]
+
+
+def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
+    """The value of an option for the n-th time that its expression is computed; None if it does not fit.
+
+    It has the graph of the step, and the dtype of the value that it replaces; but what a student rounds to half
+    precision too early is put in as float32.
+    """
+    step = steps.get(name_at(option, steps, time))
+    if option.kinds:
+        step, axes = _find_sibling(steps, value, *option.kinds)
+        option = replace(option, axes=axes)
+    if step is None:
+        return None
+    if not isinstance(value, Tensor):
+        numbers = step.value.tensor.flatten()
+        if option.is_sliced and time >= len(numbers):
+            return None
+        number = float(numbers[time if option.is_sliced else 0])
+        return int(number) if isinstance(value, int) and number.is_integer() else number
+    new = step.graft()
+    if not isinstance(new, Tensor):
+        return None
+    with suppress(RuntimeError, ValueError, IndexError):  # a layout of another case
+        shape = (*value.shape, 2) if value.is_complex() else value.shape
+        new = _slice(new, option, time, shape) if option.is_sliced else _lay(new, option.axes, shape)
+        if new is None:
+            return None
+        if option.is_low:
+            new = torch.where(new == -math.inf, LOW, new)
+        if value.is_complex():
+            return torch.view_as_complex(new.contiguous()).to(value.dtype)
+        return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
+    return None
+
+
+def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
+    """Find what belongs in the place of a step that is for one thing and should be for its counterpart."""
+    for step in steps.values():
+        if here in step.name and (axes := find_layout(as_value(value), step.value)) is not None:
+            return steps.get(step.name.replace(here, there)), axes
+    return None, None
+
+
+def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
+    if axes is None or step.numel() != math.prod(shape):
+        return step
+    laid = relay(step, axes, shape)
+    return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
+
+
+def _slice(step: Tensor, option: Option, time: int, shape: Sequence[int]) -> Tensor | None:
+    times = step.numel() // max(math.prod(shape), 1)
+    laid = _lay(step, option.axes, (times, *shape))
+    return laid[time] if laid is not None and time < times else None

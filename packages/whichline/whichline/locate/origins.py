@@ -1,0 +1,118 @@
+"""Since which line what an expression that raised is made of has had its shape, or its dtype."""
+
+import ast
+import re
+
+from torch import Tensor
+
+from whichline.engine.exception_report import ExceptionReport
+from whichline.engine.messages import OF_DTYPES, SIZES
+from whichline.engine.suite import Test
+from whichline.locate.named import span_of
+from whichline.locate.probe import Expression
+from whichline.locate.run import Runner
+from whichline.locate.source_location import name_file
+from whichline.locate.trace import Trace
+
+MOST = 2  # tensors that are followed
+WIDTH = 60  # of an expression in a sentence
+LYING = "view size is not compatible"
+
+
+def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[str]:
+    """Say since which line the tensors that met where a test raised are what they are, if that is another one."""
+    kind = "dtype" if OF_DTYPES.search(report.text) else ""
+    kind = kind or (LYING if LYING in report.text else "shape" if re.search(SIZES, report.text) else "")
+    if not kind or not report.node or not report.calls:
+        return []
+    trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
+    node = report.node.slice if isinstance(report.node, ast.Subscript) and kind == "dtype" else report.node
+    spans = {span_of(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)}
+    read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
+    followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
+    odd = [each for each in followed if not _is_as_known(trace, each[0])]
+    told = [
+        _say(place, since, trace, kind, runner)
+        for place, since in odd or followed
+        if (since.file, since.line) != (file, place.line)
+    ]
+    if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
+        axis, size = map(int, short.groups())
+        tables = [place for place in read if trace.objects[place][0].shape[axis : axis + 1] == (size,)]
+        begins = [since for place in tables[:1] if (since := _follow(trace, place, size)) and since != followed[0][1]]
+        told += [_say(tables[0], since, trace, size, runner) for since in begins]
+    return [*dict.fromkeys(told)][:MOST]
+
+
+def _is_as_known(trace: Trace, place: Expression) -> bool:
+    """Tell whether a tensor is a step, or came in, in the very shape of that."""
+    match, value = trace.match(place), trace.objects[place][0]
+    known = trace.known.values.get(match.names[0]) if match else None
+    return known is not None and known.tensor.shape == value.shape
+
+
+def describe_changes(runner: Runner, test: Test, message: str) -> list[str]:
+    """Say which line changes in place a tensor of the shape that a gradient needs as it was, if it is one line."""
+    if not (shape := re.search(r"inplace operation: \[.*? \[([\d, ]*)\]\]", message)):
+        return []
+    trace = runner.look(test)
+    changing = {(each.file, each.line): each for each in trace.places if each.in_place or _is_in_place(each.node)}
+    found = [
+        each
+        for each in changing.values()
+        if any(isinstance(x, Tensor) and str([*x.shape]) == f"[{shape[1]}]" for x in trace.objects[each])
+    ]
+    if len(found) != 1:
+        return []
+    return [f"{name_file(found[0].file, runner.suite.root)}:{found[0].line} changes a tensor of this shape in place."]
+
+
+def _is_in_place(node: ast.AST) -> bool:
+    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
+    what = _property(trace.objects[place][0], kind)
+    where = (
+        f"line {since.line}" if since.file == place.file else f"{name_file(since.file, runner.suite.root)}:{since.line}"
+    )
+    text = str(since) if len(str(since)) <= WIDTH else f"{str(since)[: WIDTH - 2]} …"
+    if isinstance(kind, int):
+        return f"The size {kind} comes from {where}, `{text}`."
+    what = "not contiguous" if kind == LYING else what
+    return f"`{place}` is {what} since {where}, `{text}`.".replace("torch.", "", kind == "dtype")
+
+
+def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | None:
+    """The expression that first had the shape, or the dtype, of what a name stands for; None if that came in.
+
+    If it is made of several that are alike, the expression is the one that these have in common.
+    """
+    values = trace.objects[place]
+    if len(values) != 1 or not isinstance(values[0], Tensor) or (kind == LYING and values[0].is_contiguous()):
+        return None
+    wanted = _property(values[0], kind)
+    number = {each: i for i, each in enumerate(trace.places)}
+    made, todo = None, {trace.origin(place)}
+    while todo:
+        last = max(todo, key=number.__getitem__)
+        if isinstance(last.node, ast.Name):
+            came_in = any(x is trace.objects[last][0] for x in trace.given.values())
+            return None if came_in and (kind != "shape" or len(todo) == 1) else made
+        made = last if len(todo) == 1 else made
+        alike = [each for each in trace.made_of(last) if wanted in (_property(x, kind) for x in trace.objects[each])]
+        before = {each for each in map(trace.origin, alike) if number[each] < number[last]}
+        if not before:
+            break
+        todo = todo - {last} | before
+    return None if made is place else made
+
+
+def _property(x: object, kind: str | int) -> object:
+    if not isinstance(x, Tensor):
+        return None
+    if isinstance(kind, int):
+        return kind in x.shape
+    value = x.is_contiguous() if kind == LYING else getattr(x, kind)
+    return tuple(value) if isinstance(value, tuple) else value

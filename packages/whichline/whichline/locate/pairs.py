@@ -1,0 +1,64 @@
+"""Pairs of an adapter and a function of the student's that does its work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from whichline.locate.probe import is_plain
+from whichline.rules.pairing import Source
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A function that does what an adapter is for.
+
+    Args:
+        adapter: its name.
+        sources: where the function has the arguments of the adapter.
+        plain: arguments of the adapter that it does not have, as they were when it was paired.
+        sizes: of these, those that are the size of a tensor: its name, and the axis.
+    """
+
+    adapter: str
+    sources: Mapping[str, Source]
+    plain: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arguments of the adapter in a call of the function; None if they cannot be known.
+
+        Args:
+            parameters: what the function was called with.
+            given: the arguments of the adapter that is being called, for what the function does not have.
+        """
+        found = {name: given.get(name, x) for name, x in self.plain.items()}
+        try:
+            found |= {name: source.read(parameters) for name, source in self.sources.items()}
+            found |= {name: found[tensor].shape[axis] for name, (tensor, axis) in self.sizes.items()}
+        except (LookupError, AttributeError):
+            return None
+        return found if all(is_plain(x) for x in found.values() if isinstance(x, Tensor)) else None
+
+    def see(self, answer: Any) -> Any:
+        """The tensors in what the function gave."""
+        return answer
+
+    def expect(self, right: Any) -> dict[str, Tensor]:
+        """What a test of the function expects; nothing where there is none."""
+        return {"answer": right.detach()} if isinstance(right, Tensor) else {}
+
+
+def find_sizes(plain: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Find plain arguments that are the size of a tensor among the others, counted from the last axis."""
+    tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
+    sizes = [(x.shape[axis], name, axis) for name, x in tensors.items() for axis in range(-1, -x.ndim - 1, -1)]
+    return {
+        each: next((name, axis) for size, name, axis in sizes if size == x)
+        for each, x in plain.items()
+        if type(x) is int and any(size == x for size, _, _ in sizes)
+    }
+
+
+Pairs = Mapping[tuple[str, str], Sequence[Pair]]  # by the file and the qualified name of the function

@@ -1,0 +1,277 @@
+"""Values of the expressions in a student's code, in the order of a run, and others put in their place."""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import (
+    _add_batch_dim,
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    maybe_get_bdim,
+    maybe_get_level,
+)
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+MOST_BYTES = 1 << 27  # of values that are kept of one call
+MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
+UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # what makes numbers that nobody counts on
+NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
+ARRAYS = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """An expression of the student's, or a tensor that a statement has changed in place.
+
+    Args:
+        file: as Python knows it.
+        function: its qualified name.
+        node: the expression; of a statement in place, the statement.
+        text: as it stands in the file.
+        parameters: of the function.
+        in_place: whether what is seen is a tensor after a statement has changed it.
+    """
+
+    file: str
+    function: str
+    node: ast.expr | ast.stmt
+    text: str
+    parameters: tuple[str, ...] = ()
+    in_place: bool = False
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    @cached_property
+    def called(self) -> str:
+        """The text of the function that it calls; "" of what is no call."""
+        return ast.unparse(self.node.func) if isinstance(self.node, ast.Call) else ""
+
+    @cached_property
+    def is_read(self) -> bool:
+        """Tell whether this is a name that only stands for a value."""
+        return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)
+
+    @cached_property
+    def is_unset(self) -> bool:
+        """Tell whether numbers are made here that nobody counts on: by a call, or by arithmetic with one."""
+        parts = (self.node.left, self.node.right) if isinstance(self.node, ast.BinOp) else (self.node,)
+        return any(isinstance(each, ast.Call) and UNSET.search(ast.unparse(each.func)) for each in parts)
+
+    @cached_property
+    def is_unpacked(self) -> bool:
+        """Tell whether this is a name that gets one of several values."""
+        return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Store)
+
+    def __str__(self) -> str:
+        return " ".join(self.text.split())
+
+
+class TooLongError(BaseException):
+    """A run goes on and on: it is not an error of the student's, who might catch that."""
+
+
+@dataclass
+class Recorder:
+    """Note values in their order, and give other values in the place of some: every probe calls it.
+
+    Args:
+        put: by place, what makes another value of the one that comes, for its n-th time; None leaves it.
+        noting: whether values are kept.
+        limit: looks after which a run ends: a value that is put in may make an endless loop.
+        watch: called with every place.
+        enter: called with the frame of a function that begins, and its arguments; it gives whether the answer is known,
+            as `answer`.
+        leave: called with the frame of a function that gives something back, and that.
+
+    Attributes:
+        broken: an error of ours, which is not the student's to handle.
+    """
+
+    put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
+    noting: bool = True
+    limit: int = 1_000_000
+    watch: Callable[[Expression], None] | None = None
+    enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
+    leave: Callable[[FrameType, Any], None] | None = None
+    answer: Any = None
+    looks: int = 0
+    values: dict[Expression, list[Any]] = field(default_factory=dict)
+    objects: dict[Expression, list[Any]] = field(default_factory=dict)  # the values themselves
+    order: list[Expression] = field(default_factory=list)  # of all values
+    depths: list[int] = field(default_factory=list)  # how many calls deep each of them was computed
+    has_put: bool = False
+    is_over: bool = False  # the call: what a backward pass computes later is not noted
+    broken: Exception | None = None
+    _bytes: int = 0
+    _depth: int = 0
+    _outermost: FrameType | None = None  # that calls the adapter
+    _times: dict[Expression, int] = field(default_factory=dict)
+    _kept: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
+    _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by the id of an array, as a tensor
+
+    def begin(self) -> None:
+        """Forget what was noted: another call of an adapter begins."""
+        self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
+        self.depths, self._bytes, self.is_over, self._outermost = [], 0, False, sys._getframe(1)
+
+    def end(self) -> None:
+        """Note no more: the call is over."""
+        self.is_over, self._outermost = True, None
+
+    def count_anew(self, places: Collection[Expression]) -> None:
+        """Count how often these are computed from here on, since another call of their function begins."""
+        for place in places:
+            self._times[place] = -1
+
+    def look(self, place: Expression, value: Any) -> Any:
+        """Note a value, and give it or another one back. Most of the time of a search is spent here."""
+        self.looks += 1
+        if self.looks > self.limit:
+            raise TooLongError
+        if place not in self.put and (self.is_over or not (self.noting or self.watch)):
+            return value
+        if not self.is_over:
+            self._depth = self._count_calls(sys._getframe(2))
+            if self.watch:
+                self.watch(place)
+        if place.in_place:
+            self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
+        kind = type(value)
+        if place.is_unpacked and kind is not int and kind is not Tensor:
+            return value  # it was seen where it was made
+        if isinstance(value, NUMBERS):
+            return self._look(place, value)
+        if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
+            if callable(value) and isinstance(place.node, ast.Call) and self.noting and not self.is_over:
+                self._append(place, None, value)  # a layer, a closure: numbers were passed to what made it
+            return value
+        if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
+                return self._look_at_tensors(place, value)
+        return self._look_at_tensors(place, value)
+
+    def _count_calls(self, frame: FrameType | None) -> int:
+        """Count how many calls deep a frame is."""
+        depth = 0
+        while frame and frame is not self._outermost:
+            frame, depth = frame.f_back, depth + 1
+        return depth
+
+    def _look_at_tensors(self, place: Expression, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            if id(value) in self._kept or is_plain(value):
+                return self._look(place, value)
+            return self._look_at_batch(place, value) if is_batchedtensor(value) else value
+        if isinstance(value, np.ndarray):
+            return self._look_at_array(place, value)
+        if all(type(each) in TENSORS and is_plain(each) for each in value):
+            looked = type(value)(self._look(place, each) for each in value)
+            return looked if place in self.put else value  # a list stays the one that the code goes on with
+        return value
+
+    def _look_at_batch(self, place: Expression, value: Tensor) -> Tensor:
+        """Look at a tensor inside of `vmap` as at those of all turns together, along the first axis."""
+        axis, level, inner = maybe_get_bdim(value), maybe_get_level(value), get_unwrapped(value)
+        batch = inner.movedim(axis, 0) if axis else inner
+        if is_batchedtensor(batch):
+            new = self._look_at_batch(place, batch)
+        else:
+            with temporarily_clear_interpreter_stack():
+                new = self._look_at_tensors(place, batch)
+        return value if new is batch else _add_batch_dim(new, 0, level)
+
+    def _look_at_array(self, place: Expression, value: Any) -> Any:
+        """Look at an array as at the tensor that shares its memory."""
+        if value.dtype.name not in ARRAYS:
+            return value
+        if id(value) not in self._arrays:
+            is_shared = value.flags.writeable and all(stride >= 0 for stride in value.strides)
+            self._arrays[id(value)] = value, torch.from_numpy(value if is_shared else value.copy())
+        tensor = self._arrays[id(value)][1]
+        new = self._look(place, tensor)
+        return value if new is tensor else new.detach().numpy().astype(value.dtype)
+
+    def _look(self, place: Expression, value: Any) -> Any:
+        if self.noting and not self.is_over:
+            try:
+                self._note(place, value)
+            except (RecursionError, MemoryError):
+                raise
+            except Exception as error:  # the student's code would take it for its own
+                self.broken = self.broken or error
+        if place not in self.put:
+            return value
+        time = self._times[place] = self._times.get(place, -1) + 1
+        new = self.put[place](time, value)
+        if new is None:
+            return value
+        self.has_put = True
+        if place.in_place and isinstance(value, Tensor):
+            return value.copy_(new)  # the storage stays: other names may look at it
+        return new
+
+    def _append(self, place: Expression, kept: Any, value: Any) -> None:
+        if place not in self.values:
+            self.values[place], self.objects[place] = [], []
+        self.values[place].append(kept)
+        self.objects[place].append(value)
+        self.order.append(place)
+        self.depths.append(self._depth)
+
+    def _note(self, place: Expression, value: Any) -> None:
+        if len(self.values.get(place, ())) < MOST_TIMES:
+            self._append(place, self._keep(value), value)
+        else:
+            self.values[place][:] = [None] * MOST_TIMES
+
+    def _keep(self, value: Any) -> Any:
+        """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
+        if not isinstance(value, Tensor):
+            return value
+        if value.is_inference() or self._arrays:  # of what is changed by way of an array nobody counts the versions
+            return self._copy(value)
+        version, kept = self._kept.get(id(value), (-1, None))  # an id is of one tensor here: all are held
+        if version != value._version:
+            kept = self._copy(value)
+            self._kept[id(value)] = value._version, kept
+        return kept
+
+    def _copy(self, value: Tensor) -> Tensor | None:
+        """A copy, in float64 where it has a fraction; None where so much is kept already."""
+        self._bytes += value.numel() * 8
+        if self._bytes > MOST_BYTES:
+            return None
+        value = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
+        dtype = torch.float64 if value.is_floating_point() else value.dtype
+        return value.to("cpu", dtype, copy=True)
+
+
+def is_plain(x: Tensor) -> bool:
+    """Tell whether a tensor has numbers of its own: not inside of `vmap`, not sparse, quantized, nested or on meta."""
+    return not is_functorch_wrapped_tensor(x) and (
+        x.layout is torch.strided and not x.is_meta and not x.is_quantized and not x.is_nested
+    )

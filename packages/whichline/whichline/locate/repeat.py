@@ -1,0 +1,172 @@
+"""Answers that are not the same each time: the expression at which two runs of one test part."""
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from whichline.engine.compare import WrongAnswer, listed
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.locate.breach import MOST, describe_breach, get_section, is_computed
+from whichline.locate.probe import Expression
+from whichline.locate.run import Call, Change, Experiment, Runner
+from whichline.locate.trace import Trace
+from whichline.locate.values import is_equal
+
+KINDS = 3  # of tests that are run again
+NAMED = 2  # places where something is kept, which are named
+
+UNWRITTEN = "Which elements of this are set before it is read, and which are not?"
+RANDOM = "Which parameters does the caller set, and which keep the numbers that they begin with?"
+DRAWN = "What is drawn here at random, and when should it be?"
+REMEMBERS = "What is kept from one call to the next, and what does it depend on?"
+
+
+class _Unwritten(TorchDispatchMode):
+    """Have torch fill memory that nothing was written to: floating-point numbers with a value, others with zeros."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func.name().startswith(("aten::empty", "aten::new_empty")):
+            made.fill_(self.value if made.is_floating_point() or made.is_complex() else 0)
+        return made
+
+
+def find_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None:
+    """Tell where an answer gets what was never written, what is random, or what an earlier call has left."""
+    experiment = Experiment(runner, failing, total=len(failing))
+    kinds = {test.function: test for test in reversed(failing)}
+    for test in list(kinds.values())[::-1][:KINDS]:
+        is_answered = isinstance(runner.suite.ending(test), WrongAnswer)
+        tells = (_find_unwritten, _find_random) if is_answered and _may_differ(runner, test) else ()
+        for tell in (*tells, _find_kept):
+            if found := tell(experiment, test):
+                return found
+    return None
+
+
+def _may_differ(runner: Runner, test: Test) -> bool:
+    """Tell whether an answer depends on memory that nothing was written to, or on random numbers."""
+    with _Unwritten(math.nan), _seed(runner, 1):
+        other = runner.run(test, {}, noting=False)
+    return not is_equal(runner.look(test).came, other.came)
+
+
+def _find_unwritten(experiment: Experiment, test: Test) -> Finding | None:
+    with _Unwritten(0.0):
+        one = experiment.runner.run(test, {})
+    with _Unwritten(math.nan):
+        other = experiment.runner.run(test, {})
+    place = _find_source(experiment, one, other, lambda: _Unwritten(math.nan))
+    if place is None:
+        return None
+    said = f"{int(other.came.isnan().sum() - one.came.isnan().sum())} of the {one.came.numel()} numbers of the answer "
+    said += "come from this memory, to which nothing was written."
+    return describe_breach(experiment, [place], "unwritten", [said], UNWRITTEN, section=get_section(one))
+
+
+def _find_random(experiment: Experiment, test: Test) -> Finding | None:
+    one = experiment.runner.look(test)
+    with _seed(experiment.runner, 1):
+        other = experiment.runner.run(test, {})
+    place = _find_source(experiment, one, other, lambda: _seed(experiment.runner, 1))
+    if place is None:
+        return None
+    off = float((other.came.detach() - one.came.detach()).abs().max())
+    said = f"This is random: with another seed the answer differs by up to {off:.2g}."
+    question = DRAWN if isinstance(place.node, ast.Call) else RANDOM
+    return describe_breach(experiment, [place], "random", [said], question, section=get_section(one))
+
+
+@contextmanager
+def _seed(runner: Runner, seed: int) -> Iterator[None]:
+    runner.seed = seed
+    try:
+        yield
+    finally:
+        runner.seed = 0
+
+
+def _find_source(
+    experiment: Experiment, one: Trace, other: Trace, again: Callable[[], AbstractContextManager[object]]
+) -> Expression | None:
+    """The first expression that differs between two runs, though what it is made of is the same.
+
+    With its value of the first run, the second one has the answer of the first.
+    """
+    if not isinstance(one.came, Tensor) or is_equal(one.came, other.came):
+        return None
+    differs = [place for place in other.places if not _has_same_values(one, other, place)]
+    roots = [
+        place
+        for place in differs
+        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.origin(place) is place))
+        and place in one.values
+        and not set(other.made_of(place)) & set(differs)
+    ]
+    inner, outer = [], list[list[Expression]]()
+    for place in roots[:MOST]:
+        (outer if any(other.runs_inside(place)) else inner).append([place])
+    together = [place for places in inner for place in places]  # a table of cosines and one of sines, kept together
+    for places in (*inner, together, *outer):
+        with again():
+            then = experiment.run(other.test, {place: _put_values(one, place) for place in places})
+        if places and is_equal(then.came, one.came):
+            return places[0]
+    return None
+
+
+def _has_same_values(one: Trace, other: Trace, place: Expression) -> bool:
+    before, after = one.values.get(place, ()), other.values[place]
+    return len(before) == len(after) and all(map(is_equal, before, after))
+
+
+def _put_values(trace: Trace, place: Expression) -> Change:
+    """Put what an expression was in another run."""
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        kept = trace.values[place][min(time, len(trace.values[place]) - 1)]
+        if not isinstance(value, Tensor) or not isinstance(kept, Tensor):
+            return kept
+        kept = (torch.view_as_complex(kept.contiguous()) if value.is_complex() else kept).to(value.dtype)
+        return nn.Parameter(kept) if isinstance(value, nn.Parameter) else kept
+
+    return change
+
+
+# What an earlier call has left.
+
+
+def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
+    """The expression that is what an earlier call has left, in a test that passes where it comes first."""
+    runner = experiment.runner
+    one = experiment.runner.look(test)
+    if not one.passed:
+        return None
+    with runner.observed.keeping():
+        for before in runner.suite.tests:
+            if before.problem == test.problem and before != test:
+                runner.run(before, {})
+        other = experiment.runner.run(test, {})
+        place = None if other.passed else _find_source(experiment, one, other, nullcontext)
+        kept = runner.observed.find_kept()
+    if place is None:
+        return None
+    place = other.origin(place) if any(other.runs_inside(place)) else place
+    said = "This value is left over from an earlier call. Run first, the test passes."
+    where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
+    return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))

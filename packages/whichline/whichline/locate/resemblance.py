@@ -1,0 +1,185 @@
+"""What a wrong value is: the right one along another axis, in another order, of other rows, with fewer digits.
+
+Where it is none of these, it is told of what it was computed.
+"""
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import dtype_name, listed
+from whichline.locate.probe import Expression
+from whichline.locate.trace import Trace
+from whichline.locate.values import CLOSE, Value, is_near
+
+SHOWN = 4  # indices of a list that are written out
+MOST = 4_000_000  # numbers that are compared, each slice with each
+LARGE = 1e6  # stands for infinity
+WIDTH = 48  # of an expression in a sentence
+HALF = (torch.float16, torch.bfloat16)
+OF_HALF = 16  # in terms of the distance between two numbers of that dtype: what rounding makes of some steps
+OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "divided by", ast.MatMult: "@"}
+
+
+def describe_axes(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
+    """Say along which axis a value was reduced, and along which it should be; "" of other shapes."""
+    if not shape:
+        return "one number for the whole tensor"
+    pairs = [(axis, here, there) for axis, (here, there) in enumerate(zip(shape, right, strict=False)) if here != there]
+    here, there = [axis for axis, x, _ in pairs if x == 1], [axis for axis, _, x in pairs if x == 1]
+    if len(shape) != len(right) or len(here) != 1 or len(there) != 1 or len(pairs) != 2:
+        return ""
+    return f"shape {shape}: reduced along axis {here[0]} in place of axis {there[0]}"
+
+
+def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
+    """Say in which order a value has the right numbers, if they are all there; "" of another order."""
+    for axis in range(right.ndim):
+        order = _find_slices(x, right, axis)
+        if order and sorted(order) == list(range(len(order))):
+            here, there = _list(order), _list(range(len(order)))
+            return (
+                f"the same numbers in another order along axis {_axis(axis - right.ndim)}: {here} in place of {there}"
+            )
+    for one, other in itertools.combinations(range(-right.ndim, 0), 2):
+        if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
+            return f"the same numbers with axes {_axis(one)} and {_axis(other)} exchanged"
+    for name, value in known.items():
+        tensor = value.tensor
+        is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
+        if is_alike and tensor.ndim > 1 and is_near(x.flatten(), tensor.flatten()):
+            return f"the numbers of {name} in their order, in another shape: no axis was moved"
+    return ""
+
+
+def describe_mask(x: Tensor, right: Tensor) -> str:
+    """Say how a mask differs, if that is one thing: two axes that are exchanged, or one diagonal."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        return ""
+    if torch.equal(x, right.mT):
+        return "it with its last two axes exchanged"
+    *_, rows, columns = (x != right).nonzero(as_tuple=True)
+    if len((columns - rows).unique()) != 1:
+        return ""
+    diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
+    side = "above" if diagonal > 0 else "below"
+    where = f"the {_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
+    return f"{wrong} on {where}, where {not wrong} belongs"
+
+
+def describe(
+    trace: Trace, place: Expression, time: int, x: Tensor, right: Tensor, known: Mapping[str, Value]
+) -> Iterator[str]:
+    """Say what wrong numbers are; the first of these says most."""
+    yield from _describe_zeros(x, right)
+    yield from _describe_sums(x, right, trace)
+    yield from _describe_rows(x, right, known)
+    yield from _describe_digits(x, right)
+    yield from _describe_operands(trace, place, time)
+
+
+def _describe_zeros(x: Tensor, right: Tensor) -> Iterator[str]:
+    """Numbers where the rows should be 0."""
+    if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
+        yield "other numbers in the rows that should be 0; the rest is right"
+
+
+def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
+    """Tell whether all that is wrong is in rows of which every number should be 0."""
+    return bool(wrong.any()) and right.ndim > 1 and not right[wrong.any(-1)].any() and bool(right.any())
+
+
+def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
+    """Numbers that sum to 1 along another axis."""
+    both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
+    if both[0] and both[1] and not {*both[0]} & {*both[1]}:
+        here, there = (_axis(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
+        yield f"numbers that sum to 1 along axis {here}, not along axis {there}"
+
+
+def _describe_size(size: int, trace: Trace) -> str:
+    """Where in the arguments a size comes from, if it comes from one place of each."""
+    shapes = {name: x.shape for name, x in trace.arguments.items() if isinstance(x, Tensor)}
+    found = [
+        f"{name}.shape[{axis - len(s)}]" for name, s in shapes.items() for axis in range(len(s)) if s[axis] == size
+    ]
+    return f" (`{found[0]}`)" if found else ""
+
+
+def _sums_to_one(x: Tensor, axis: int) -> bool:
+    sums = x.sum(axis)
+    seen = sums != 0  # of a query that sees nothing
+    return x.shape[axis] > 1 and bool(seen.any()) and is_near(sums[seen], torch.ones_like(sums[seen]))
+
+
+def _describe_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator[str]:
+    """Other rows of what is known, or the same one everywhere."""
+    for axis in range(right.ndim):
+        order = _find_slices(x, right, axis)
+        if order and len({*order}) == 1:
+            yield f"what belongs at index {order[0]} of axis {_axis(axis - right.ndim)} at every index of it"
+            return
+    for name, value in known.items():
+        table = value.tensor
+        if table.ndim == x.ndim and table.shape[1:] == x.shape[1:] and table.ndim > 1 and table.dtype == x.dtype:
+            here, there = _find_slices(x, table, 0), _find_slices(right, table, 0)
+            if here and there:
+                yield f"rows {_list(here)} of {name} in place of rows {_list(there)}"
+                return
+
+
+def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
+    """Of each slice along an axis, which slice of another tensor it is; nothing if one of them is none."""
+    if x.ndim != right.ndim or not x.numel() or not right.numel():
+        return []
+    here, there = (each.movedim(axis, 0).reshape(each.shape[axis], -1).double() for each in (x, right))
+    too_many = here.shape[0] * there.numel() > MOST or there.shape[0] < 2
+    if here.shape[1] != there.shape[1] or too_many or here.isnan().any():
+        return []
+    here, there = here.clamp(-LARGE, LARGE), there.clamp(-LARGE, LARGE)
+    is_same = (here[:, None] - there).abs().amax(-1) <= CLOSE * there.abs().amax()
+    return is_same.int().argmax(1).tolist() if bool((is_same.sum(1) == 1).all()) else []
+
+
+def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
+    """The right numbers, rounded to half precision, or computed with numbers that were."""
+    for dtype in HALF:
+        room = OF_HALF * torch.finfo(dtype).eps * right.abs().max()
+        if bool(((x - right).abs() <= room).all()):
+            is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
+            yield f"it rounded to {dtype_name(dtype)}" if is_rounded else "it right to two or three digits alone"
+            return
+
+
+def _describe_operands(trace: Trace, place: Expression, time: int) -> Iterator[str]:
+    """What an expression is made of, each operand under the name of the step that it is."""
+    names = {id(each.node): name for each in trace.made_of(place) if (name := _name(trace, each, time))}
+    node = place.node
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
+        yield f"{names[id(node.left)]} {OPERATIONS[type(node.op)]} {names[id(node.right)]}"
+    elif known := [names.get(id(each.node), "") for each in trace.made_of(place) if not trace.is_number(each)]:
+        text = str(place) if len(str(place)) <= WIDTH else f"{str(place)[: WIDTH - 2]} …"
+        yield f"`{text}` of {listed(dict.fromkeys(known))}" if all(known) else ""
+
+
+def _name(trace: Trace, place: Expression, time: int) -> str:
+    match = trace.match(place)
+    if not match or trace.is_number(place):
+        return str(place) if trace.is_number(place) else ""
+    return match.names[min(time, len(match.names) - 1)]
+
+
+def _list(indices: Iterator[int] | list[int] | range) -> str:
+    shown = [str(i) for i in itertools.islice(indices, SHOWN + 1)]
+    return ", ".join([*shown[:SHOWN], *["…"] * (len(shown) > SHOWN)])
+
+
+def _axis(axis: int) -> str:
+    return str(axis).replace("-", "−")
+
+
+def _ordinal(number: int) -> str:
+    return {1: "", 2: "second ", 3: "third "}.get(number, f"{number}th ")

@@ -1,0 +1,383 @@
+"""Running a test with probes, and with right values in some places."""
+
+import math
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from whichline.engine.case import dtype_of
+from whichline.engine.compare import change_tensors
+from whichline.engine.suite import Suite, Test
+from whichline.locate.checkpoints import Checkpoints, Step, list_leaves
+from whichline.locate.known import Known
+from whichline.locate.observed import Observed, keep_state
+from whichline.locate.options import Option
+from whichline.locate.pairs import Pair, Pairs
+from whichline.locate.probe import Expression, Recorder
+from whichline.locate.reference import REFUSED, Reference
+from whichline.locate.trace import Trace
+from whichline.locate.values import identify
+from whichline.rules.pairing import INIT, list_parameters, remember
+
+MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
+MOST_LOOKS = 200_000  # of probes, the same
+LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
+
+Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
+Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
+Patch = Mapping[Expression, Change]
+Watch = Callable[["Call", Expression], None]
+T = TypeVar("T")
+
+
+@dataclass
+class Runner:
+    """Runs tests on a copy of the student's code that has probes.
+
+    Args:
+        suite: the tests, and what they call.
+        follow: for each adapter, its reference.
+        observed: the copy of the student's code that runs.
+        pairs: the student's functions that do the work of adapters.
+        lent: adapters whose reference answers for such a function.
+        until: the processor time at which a search ends, on a student's machine.
+    """
+
+    suite: Suite
+    follow: Mapping[str, Reference]
+    observed: Observed
+    pairs: Pairs = field(default_factory=dict)
+    lent: Collection[str] = ()
+    until: float = math.inf
+    runs: int = 0
+    looks: int = 0
+    seed: int = 0
+    _longest: int = LONGEST
+    _known: dict[Hashable, Known] = field(default_factory=dict)
+    _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
+    _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
+    _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # the same with a patch; an id lasts so
+
+    @property
+    def is_spent(self) -> bool:
+        return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS or self.observed.is_stale or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        return time.process_time() > self.until
+
+    def is_lent(self, place: Expression) -> bool:
+        """Tell whether an expression is in what makes the object of a function for which the reference answers."""
+        kind, _, name = place.function.rpartition(".")
+        return name == INIT and any(
+            file == place.file
+            and function.rpartition(".")[0] == kind
+            and any(each.adapter in self.lent for each in pairs)
+            for (file, function), pairs in self.pairs.items()
+        )
+
+    def passes(self, test: Test, patch: Patch) -> bool:
+        """Tell whether a test passes with right values in some places, and because of them."""
+        is_limited = bool(test.memory)  # there no steps are taken
+        return not is_limited and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
+
+    def see(self, test: Test, patch: Patch, what: Hashable, look: Callable[[Trace], T], noting: bool = True) -> T:
+        """Look at the run of a test with right values in some places. It runs once, and what is seen is kept."""
+        key = id(test), frozenset(self.lent), frozenset(patch.items()), what
+        if key not in self._seen:
+            then = self.run(test, patch, noting)
+            self._seen[*key[:3], "passes"] = test, then.passed
+            self._seen[key] = test, look(then)
+        return self._seen[key][1]
+
+    def run(
+        self,
+        test: Test,
+        patch: Patch,
+        noting: bool = True,
+        watch: Watch | None = None,
+        around: Around | None = None,
+    ) -> Trace:
+        """Run a test and note what every expression is in the last call of an adapter.
+
+        Args:
+            test: the test.
+            patch: what to put in some places.
+            noting: whether values are kept.
+            watch: called after every expression.
+            around: gives, for each call of an adapter, a block to make it in.
+        """
+        self.runs += 1
+        call = Call(inner=dict(self._inner.setdefault(test.name, {})))
+        puts = {place: partial(change, call) for place, change in patch.items()}
+        recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
+        if self.lent or any(map(get_adapter, patch.values())):
+            recorder.enter = partial(self._enter, test, call, recorder, patch)
+        students = self.suite.calls.adapters
+        try:
+            with self.observed.run(recorder):
+                run = partial(self._call, test, call, recorder, around)
+                self.suite.calls.adapters = _Followed(self.observed.adapters, run, self.follow)
+                torch.default_generator.manual_seed(self.seed)
+                error = self.suite.ending(test)
+        finally:
+            recorder.end()  # also where the call has raised
+            self.suite.calls.adapters = students
+            self.looks += recorder.looks
+        if noting and not puts:
+            self._longest = 1000 + 20 * recorder.looks
+        passed = error is None and (recorder.has_put or not puts)
+        noted = recorder.values, recorder.objects, recorder.order, recorder.depths
+        ended = error.with_traceback(None) if error else None
+        return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
+
+    def look(self, test: Test) -> Trace:
+        """The run of a test with nothing put in any place, which is made once."""
+        key = id(test), frozenset(self.lent)
+        if key not in self._plain:
+            self._plain[key] = self.run(test, {})
+        return self._plain[key]
+
+    def run_plainly(self, test: Test) -> BaseException | None:
+        """Run a test on the student's own code, with the random numbers of `run`, and return what ended it."""
+        with keep_state():
+            torch.default_generator.manual_seed(self.seed)
+            return self.suite.ending(test)
+
+    def know(self, name: str, arguments: Mapping[str, Any], memory: bool = False, of: Hashable = None) -> Known:
+        """Collect what is known in a call of an adapter; it is the same for every call with the same arguments.
+
+        Args:
+            name: of the adapter.
+            arguments: as they are when the call begins.
+            memory: whether a test limits it: the steps would hold what a student's code should not.
+            of: which call it is, where each has steps of its own.
+        """
+        key = name, of, _identify(arguments)
+        if key not in self._known:
+            given = {name: x for name, x in arguments.items() if isinstance(x, Tensor | int | float)}
+            self._known[key] = Known(
+                Checkpoints() if memory else self.follow[name].compute_checkpoints(arguments), given
+            )
+        return self._known[key]
+
+    def _call(
+        self,
+        test: Test,
+        call: "Call",
+        recorder: Recorder,
+        around: Around | None,
+        name: str,
+        run: Any,
+        *given: Any,
+        **named: Any,
+    ) -> Any:
+        """Call an adapter, with the steps of the right program on the same arguments at hand."""
+        recorder.begin()
+        call.name = name
+        call.given = self.suite.bind(run, given, named)
+        call.arguments = copy_tensors(call.given)
+        call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
+        _ = recorder.put and call.known.steps.taken  # now, and not among what the student's code has set
+        call.known.steps.arguments.given = list_leaves(call.arguments)
+        call.inner[name] = call.known
+        call.number += 1
+        call.came = None
+        with around(name, run, call) if around else nullcontext():
+            call.came = run(*given, **named)
+        recorder.end()
+        return call.came
+
+    def _enter(
+        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, frame: FrameType, given: tuple[Any, ...]
+    ) -> bool:
+        """Find the steps for a call inside the call of an adapter, and the answer where the reference answers."""
+        code = frame.f_code
+        pairs = self.pairs.get((code.co_filename, code.co_qualname), ())
+        if not pairs and code.co_name != INIT:
+            return False
+        try:
+            parameters = dict(zip(list_parameters(code), given, strict=True))
+            if code.co_name == INIT:
+                remember(code, parameters)
+            inner = [pair for pair in pairs if pair.adapter != call.name and not test.memory]
+            is_lent = [self._know_inner(test, call, recorder, patch, pair, parameters) for pair in inner]
+            return any(is_lent)
+        except RecursionError:  # that is the student's
+            raise
+        except Exception as error:  # the student's code would take it for its own
+            recorder.broken = recorder.broken or error
+            return False
+
+    def _know_inner(
+        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, pair: Pair, parameters: Mapping[str, Any]
+    ) -> bool:
+        """Know the steps of an inner call; tell whether the reference answers."""
+        if (arguments := pair.read(parameters, call.given)) is None:
+            return False
+        copies = copy_tensors(arguments)
+        places = [place for place, change in patch.items() if get_adapter(change) == pair.adapter]
+        try:
+            known = self.know(pair.adapter, copies)
+            if (places and not known.steps.taken) or known.steps.answer is None:
+                return False
+        except REFUSED:
+            return False
+        known.steps.arguments.given = list_leaves(arguments)
+        call.inner[pair.adapter] = known
+        self._inner[test.name].setdefault(pair.adapter, known)
+        recorder.count_anew(places)
+        if pair.adapter not in self.lent:
+            return False
+        recorder.answer = known.steps.give_answer(dtype_of(arguments))
+        answer = known.steps.answer
+        is_strange = not call.known.steps.has_run(pair.adapter)
+        for part in (answer if isinstance(answer, tuple) else (answer,)) if is_strange else ():
+            call.known.trust(f"what {pair.adapter.rpartition('.')[2]} gives", part)
+        return True
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Failing tests, and what stays in some places while something more is tried.
+
+    Args:
+        runner: runs them.
+        failing: those first that tell most.
+        patch: the places, and what is put there.
+        total: how many tests of the problem fail.
+        before: of tests that ran with nothing more than that, the runs.
+    """
+
+    runner: Runner
+    failing: Sequence[Test]
+    patch: Patch = field(default_factory=dict)
+    total: int = 0
+    before: dict[str, Trace] = field(default_factory=dict)
+
+    def run(self, test: Test, change: Patch | None = None) -> Trace:
+        """Run a test with a change more; without one, once."""
+        if change:
+            return self.runner.run(test, {**self.patch, **change})
+        if not self.patch:
+            return self.runner.look(test)
+        if test.name not in self.before:
+            self.before[test.name] = self.runner.run(test, self.patch)
+        return self.before[test.name]
+
+    def run_anew(self, test: Test, watch: Watch | None = None) -> Trace:
+        """Run a test with nothing more, once again."""
+        return self.runner.run(test, self.patch, watch=watch)
+
+    def list_passing(self, change: Patch) -> list[Test]:
+        """The tests that pass with a change."""
+        return [test for test in self.failing if self.run(test, change).passed]
+
+    def passes(self, test: Test, change: Patch) -> bool:
+        return self.runner.passes(test, {**self.patch, **change})
+
+    def see(self, test: Test, change: Patch, what: Hashable, look: Callable[[Trace], T]) -> T:
+        return self.runner.see(test, {**self.patch, **change}, what, look)
+
+    def all_pass(self, change: Patch) -> bool:
+        return all(self.passes(test, change) for test in self.failing)
+
+    def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Experiment":
+        """The same tests, or these, with a change that stays."""
+        return Experiment(
+            self.runner, self.failing if failing is None else failing, {**self.patch, **change}, self.total
+        )
+
+    def only(self, tests: Collection[Test]) -> "Experiment":
+        """The same of some of the tests."""
+        return replace(self, failing=[test for test in self.failing if test in tests])
+
+
+@dataclass
+class Call:
+    """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back.
+
+    `inner` has what is known in the calls inside it that belong to other adapters, for each the latest.
+    """
+
+    name: str = ""
+    number: int = 0
+    inner: dict[str, Known] = field(default_factory=dict)
+    known: Known = field(default_factory=lambda: Known(Checkpoints()))
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    came: Any = None
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        return self.known.steps.taken
+
+
+@dataclass
+class _Followed:
+    """The student's adapters; calls of those that have steps go through `call`."""
+
+    students: Any
+    call: Callable[..., Any]
+    names: Collection[str]
+
+    def __getattr__(self, name: str) -> Any:
+        run = getattr(self.students, name)
+        return partial(self.call, name, run) if name in self.names else run
+
+
+copy_tensors = partial(change_tensors, change=Tensor.clone)
+
+
+def _identify(x: Any) -> Hashable:
+    """Give what is the same for arguments from which the same is computed."""
+    if isinstance(x, Mapping):
+        return tuple((name, _identify(each)) for name, each in x.items())
+    if isinstance(x, tuple | list):
+        return type(x), *map(_identify, x)
+    if isinstance(x, Tensor):
+        return identify(x), x.requires_grad
+    return type(x), x if isinstance(x, Hashable) else id(x)
+
+
+def copy(call: Call, time: int, value: Any) -> Any:
+    """Put a copy in the place of a tensor."""
+    return value.clone() if isinstance(value, Tensor) else None
+
+
+def get_adapter(change: Change) -> str:
+    """The adapter whose reference has what is put in; "" for the one that is called."""
+    return change.adapter if isinstance(change, Option) else ""
+
+
+def order_by_generality(tests: Sequence[Test]) -> list[Test]:
+    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
+
+    def rank(test: Test) -> tuple[int, int, int]:
+        for case in test.cases():
+            tensors = [x for x in case.inputs.values() if isinstance(x, Tensor)]
+            sizes = [size for x in tensors for size in x.shape]
+            numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
+            ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
+            alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
+            in_order = sum(torch.equal(x, torch.arange(x.numel())) for x in tensors if x.dtype == torch.int64)
+            return ones + alike + in_order, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
+        return len(tests), 0, 0
+
+    return sorted(tests, key=rank)
+
+
+def choose_kinds(tests: Sequence[Test], most: int) -> list[Test]:
+    """Choose tests of different kinds, and then others."""
+    kinds: dict[str, Test] = {}
+    for test in tests:
+        kinds.setdefault(test.function, test)
+    others = (test for test in tests if test not in kinds.values())
+    return [*kinds.values(), *others][:most]

@@ -1,0 +1,372 @@
+"""Finding the expressions where the first number goes wrong: candidates are generated, tested, and ranked.
+
+An expression is a root where all that it is made of is right, and it is not. Proved is a root in whose place a step of
+the right program makes failing tests pass: in each of them what it is made of is right, else an earlier one is wrong.
+Two mistakes are two roots, often one behind the other: with the first one right, some of what follows is right, too.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor
+
+from whichline.engine.suite import Test
+from whichline.locate.breach import put_operand
+from whichline.locate.candidates import Candidates
+from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, follow_constructors
+from whichline.locate.difference import compare
+from whichline.locate.found import Found, is_plain, join_patches, list_explained, rank
+from whichline.locate.options import Option, Options, name_at
+from whichline.locate.probe import Expression
+from whichline.locate.run import Experiment, choose_kinds
+from whichline.locate.trace import Trace
+from whichline.locate.values import is_equal
+
+TRACES = 3  # tests that are held against steps at once
+PLACES = 3  # that together explain the tests
+NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
+FIRST = 2  # changes that are tried there
+END = "the answer"  # the steps that come last begin like that
+MENDED = 2  # steps that a change makes right, so that it is not by chance
+UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
+
+
+class Outcome(NamedTuple):
+    """The effect of a change in one place on a run.
+
+    Args:
+        passed: whether the run passes.
+        is_clean: whether all that follows is right, too.
+        moved: whether something else comes of it.
+        mended: how many steps are right that were not.
+    """
+
+    passed: bool
+    is_clean: bool
+    moved: bool
+    mended: int
+
+
+@dataclass
+class Search:
+    """Looks for the places that make some failing tests pass.
+
+    Args:
+        experiment: the tests, those first that tell most, and what has been found before.
+        is_loose: whether a root may be made of what is not a step, but made of right things.
+        tried: roots that need not be tried again.
+
+    Attributes:
+        traces: runs of some of the tests, without a change.
+        roots: the first divergences in them, in the order in which they are computed.
+        calls: those of functions that are wrong inside, in a way that is not known.
+        near: changes with which tests still fail, and how many steps are right then.
+    """
+
+    experiment: Experiment
+    is_loose: bool = False
+    tried: Sequence[Expression] = ()
+    traces: Sequence[Trace] = ()
+    roots: Sequence[Expression] = ()
+    calls: Sequence[Expression] = ()
+    candidates: Candidates = field(default_factory=lambda: Candidates({}))
+    near: list[tuple[int, Options]] = field(default_factory=list)
+
+    def find(self, most: int = PLACES) -> list[Found]:
+        """Find the places, at most so many, that explain most tests most plainly; none if nothing is proved."""
+        self.roots = self.find_roots()
+        self.candidates = Candidates({root: self.trace_of(root) for root in (*self.roots, *self.calls)})
+        best: list[Found] = []
+        for found in self._list_explanations(most):
+            best = max(best, found, key=rank)
+            if self._is_whole(best) and is_plain(best):
+                break
+        return best
+
+    def _list_explanations(self, most: int) -> Iterator[list[Found]]:
+        """List what explains the tests, what takes longer only where that has not explained all of them."""
+        whole, part = self._try_all(self.roots)
+        yield [whole] if whole else []
+        is_first = not self.experiment.patch and not self.is_loose and bool(self.roots)
+        if is_first:
+            yield self._find_common_cause(missing=not (whole and whole.is_clean))
+        if part and most > 1 and (not whole or part.difference.is_simple):
+            rest = self._list_left(part)
+            more = Search(self.experiment.add(part.patch, rest)).find(most - 1) if rest else []
+            yield self._leave_out_needless([part, *more]) if more else []
+        if whole:
+            yield self._find_together(self._list_near(), 2) if is_first and not whole.is_clean else []
+            return
+        if part and (part.difference.is_simple or 2 * len(part.explains) >= len(self.experiment.failing)):
+            yield [part]
+            return
+        if is_first:
+            yield self._find_loosely()
+        if not self.is_loose:
+            near = self._list_near()
+            yield self._find_call()
+            yield self._find_together(near, most)
+        if is_first:
+            yield self._find_anywhere()
+
+    def _is_whole(self, found: Sequence[Found]) -> bool:
+        return len(list_explained(found)) == len(self.experiment.failing)
+
+    # Roots.
+
+    def find_roots(self) -> list[Expression]:
+        """Run some of the tests and list the roots in them, in the order in which they are computed.
+
+        Those that ask for no gradients come first: they are run again and again, and take half the time.
+        """
+        tests = choose_kinds(self.experiment.failing, TRACES)
+        traces = [trace for trace in map(self.experiment.run, tests) if trace.steps and trace.places]
+        self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
+        return self._list_roots() if self.traces else []
+
+    def _list_roots(self) -> list[Expression]:
+        """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
+        places = dict.fromkeys(
+            place for trace in self.traces for place in trace.places if place not in self.experiment.patch
+        )
+        new = [place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place)]
+        roots = [place for place in new if self._is_root(place)]
+        if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
+            roots += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
+        if not roots:
+            roots = [place for place in new if self.traces[0].is_wrong_beginning(place)]
+        self.calls = [place for place in new if place not in roots and self._is_call(place)]
+        return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
+
+    def _is_root(self, place: Expression) -> bool:
+        """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
+        return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
+
+    def _is_call(self, place: Expression) -> bool:
+        """Tell whether an expression calls a function that is wrong inside; it must not hide what was found before."""
+        put = self.experiment.patch.keys()
+        runs = (trace for trace in self.traces if place in trace.values)
+        return any(trace.is_called_rightly(place) and not put & trace.inside[place] for trace in runs)
+
+    def trace_of(self, place: Expression) -> Trace:
+        """A run in which an expression is a root, or at least computed."""
+        runs = [trace for trace in self.traces if place in trace.values]
+        return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
+
+    # One place.
+
+    def _try_all(self, roots: Sequence[Expression]) -> tuple[Found | None, Found | None]:
+        """The first change that explains all tests, and the best one that explains some.
+
+        What is told of a tensor made of numbers alone is better than what is not simple.
+        """
+        whole: Found | None = None
+        part: list[Found] = []
+        for root in roots:
+            is_given = self.trace_of(root).is_given(root)
+            if whole and not (is_given and whole.trace.is_before(root, whole.place)):
+                continue
+            for found in self._try(root):
+                if not self._is_whole([found]):
+                    part = max(part, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
+                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
+                    return found, next(map(self._refine, part), None)
+                else:
+                    whole = whole or found
+        return whole, next(map(self._refine, part), None)
+
+    def _try(self, root: Expression) -> Iterator[Found]:
+        """Try the changes of a root, and note those that come near."""
+        trace, unmoved = self.trace_of(root), 0
+        for change in self.candidates.list(root):
+            if self.experiment.runner.is_spent or unmoved == UNMOVED:
+                return
+            what = root, frozenset(change.items())
+            then = self.experiment.see(trace.test, change, what, partial(judge, trace, root, change))
+            if then.passed:
+                if found := self._prove(change):
+                    found = self._refine(found) if self._is_whole([found]) else found
+                    yield replace(found, is_clean=then.is_clean)
+            elif not then.moved:
+                unmoved += 1
+            else:
+                fits = change[root].axes is not None if root in change else True
+                self.near += [(then.mended, change)] * (fits or then.mended > 1)  # other shapes mend by chance
+
+    def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
+        """Run all tests with a change; None if none of them passes for that reason."""
+        place = next(iter(change))
+        what = place, self.is_loose, place in self.calls
+
+        def explains(then: Trace) -> bool:
+            return then.passed and place in then.values and self._is_made_of_right(then, place)
+
+        tests = self.experiment.failing
+        explained = tuple(test.name for test in tests if self.experiment.see(test, change, what, explains))
+        trace = trace or self.trace_of(place)
+        return Found(change, trace, compare(trace, change), explained) if explained else None
+
+    def _refine(self, proved: Found) -> Found:
+        """Find the cause of what was proved, and the words for it."""
+        found = self._point(proved)
+        difference, place = found.difference, proved.place
+        if difference.is_needless and not self._can_go(found):
+            difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
+            found = replace(found, difference=difference)
+        if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
+            only = self._only(found)
+            if cause := find_cause_in_most(only, found.trace, place, proved.option):
+                names = tuple(test.name for test in cause[1])
+                return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
+        return found
+
+    def _is_made_of_right(self, then: Trace, place: Expression) -> bool:
+        return then.is_made_of_right(place, self.is_loose, looks_inside=place not in self.calls, may_count=True)
+
+    def _can_go(self, found: Found) -> bool:
+        """Tell whether tests pass without a step, which gives back one of the things that go in."""
+        place, trace, runner = next(iter(found.patch)), found.trace, self.experiment.runner
+        only = trace.first_wrong(place) if len(trace.value(place)) > 1 else None
+        changes = [{place: put_operand(runner, each, True, only)} for each in trace.made_of(place)]
+        return any(
+            all(self.experiment.run(test, each).passed for test in self._only(found).failing) for each in changes
+        )
+
+    def _only(self, found: Found) -> Experiment:
+        """The experiment of the tests that are explained."""
+        return self.experiment.only([test for test in self.experiment.failing if test.name in found.explains])
+
+    def _list_left(self, found: Found) -> list[Test]:
+        """The tests that fail with what was found."""
+        others = [test for test in self.experiment.failing if test.name not in found.explains]
+        return [test for test in others if not self.experiment.passes(test, found.patch)]
+
+    def _point(self, found: Found, others: Sequence[Found] = ()) -> Found:
+        """The place that a tutor would point at: the end of constructors, or the cause.
+
+        Args:
+            found: where right values make tests pass.
+            others: what is put beside them.
+        """
+        if len(found.patch) > 1:
+            return found
+        experiment, trace = self._only(found), found.trace
+        experiment = experiment.add(join_patches(others)) if others else experiment
+        patch = follow_constructors(experiment, trace, found.place, found.option)
+        ((root, wanted),) = patch.items()
+        patch = find_cause(experiment, trace, root, wanted) or patch
+        found = found if patch == found.patch else replace(found, patch=patch, difference=compare(trace, patch))
+        return replace(found, shown=_find_shown(trace, found.place, found.option))
+
+    def _find_common_cause(self, missing: bool) -> list[Found]:
+        roots = [(self.trace_of(root), root) for root in self.roots]
+        if not (cause := find_common_cause(self.experiment, roots, missing)):
+            return []
+        everything = tuple(test.name for test in self.experiment.failing)
+        return [Found(cause[1], cause[0], compare(*cause), everything)]
+
+    def _find_call(self) -> list[Found]:
+        """The smallest call of a function that is wrong inside, in a way that is not known: `rotate_half(x)`."""
+        whole, _ = self._try_all(self.calls)
+        return [whole] if whole else []
+
+    # Several places.
+
+    def _find_loosely(self) -> list[Found]:
+        """A root made of something that is not a step, but is made of right things itself."""
+        found = Search(self.experiment, is_loose=True, tried=self.roots).find(most=1)
+        return found if self._is_whole(found) and is_plain(found) else []
+
+    def _find_together(self, near: Sequence[tuple[int, Options]], most: int) -> list[Found]:
+        """Places that only together make the tests pass, two before three.
+
+        Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
+        something that follows is right, too, or its value is that of the step but for something elementary.
+        """
+        best: list[Found] = []
+        if not any(mended for mended, _ in near):
+            most = min(most, 2)  # with nothing to go by, three take long
+        for behind in range(1, most):
+            for mended, change in near[: NEAREST // behind**2]:
+                if self.experiment.runner.is_spent:
+                    break
+                if not (others := Search(self.experiment.add(change)).find(behind)):
+                    continue
+                trace = self.trace_of(next(iter(change)))
+                first = self._point(Found(change, trace, compare(trace, change), others[-1].explains), others)
+                if not mended and (first.difference.is_extra or not first.difference.is_simple):
+                    continue
+                if (
+                    not others[-1].difference.is_simple
+                    and others[-1].option.names[0].startswith(END)
+                    and mended < MENDED
+                ):
+                    continue  # with the right answer at the end any test passes
+                if self._is_whole(others[-1:]):
+                    return self._leave_out_needless([first, *others])
+                best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
+        return best if best and 2 * len(best[-1].explains) >= len(self.experiment.failing) else []
+
+    def _list_near(self) -> list[tuple[int, Options]]:
+        """The changes to try first, and how many steps are right with each; if none, those of what differs simply."""
+        most = max((mended for mended, _ in self.near), default=0)
+        if most:
+            mending = [each for each in self.near if 2 * each[0] >= most]
+            return sorted(mending, key=lambda each: (-each[0], next(iter(each[1].values())).axes is None))[:NEAREST]
+        traced = [(self.trace_of(next(iter(each[1]))), each) for each in self.near]
+        near = [(trace, each) for trace, each in traced if not trace.is_number(next(iter(each[1])))]
+        return [each for _, each in sorted(near, key=lambda pair: not compare(pair[0], pair[1][1]).is_simple)][:NEAREST]
+
+    def _leave_out_needless(self, found: list[Found]) -> list[Found]:
+        """Leave out a place without which the others are proved as well."""
+        for needless in found[:-1]:
+            *others, last = [each for each in found if each is not needless]
+            experiment = self.experiment.add(join_patches(others))
+            search = Search(experiment)
+            proved = search._prove(last.patch, experiment.run(last.trace.test))
+            proved = search._refine(proved) if proved else None
+            is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
+            if proved and is_as_plain and self._is_whole([proved]):
+                return self._leave_out_needless([*others, proved])
+        return found
+
+    def _find_anywhere(self) -> list[Found]:
+        """A change that makes other tests pass than those that were looked at."""
+        for root in self.roots[:NEAREST]:
+            for option in self.candidates.options(root)[:FIRST]:
+                if not self.experiment.runner.is_spent and (found := self._prove({root: option})):
+                    found = self._refine(found)
+                    rest = self._list_left(found)
+                    return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
+        return []
+
+
+def _find_shown(trace: Trace, place: Expression, option: Option) -> Expression | None:
+    """Find the call to show in place of a constant that it passes, or of what is wrong in one of several calls."""
+    times = range(len(trace.value(place)))
+    if len(times) == 1 or trace.is_number(place):
+        return trace.find_call(place)
+    match = trace.match(place)
+    if match and len(match.names) == len(times):
+        wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
+    else:
+        wrong = [time for time in times if not trace.is_right_at(place, time)]
+    find = trace.find_given if place.is_read else trace.find_one_call
+    return find(place, wrong[0]) if len(wrong) == 1 else None
+
+
+def judge(before: Trace, root: Expression, change: Options, then: Trace) -> Outcome:
+    moved = then.came is None or not is_equal(then.came, before.came)
+    mended = count_mended(before, then, change) if moved and not then.passed else 0
+    return Outcome(then.passed, then.passed and then.is_clean_after(root), moved, mended)
+
+
+def count_mended(before: Trace, then: Trace, change: Options) -> int:
+    """Count the steps that are right with a change and were not without it, beside those that were put in."""
+    put = {name for option in change.values() for name in option.names}
+    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
+    matches = [then.match(place) for place in wrong if not before.match(place)]
+    return len({name for match in matches if match for name in match.names} - put)

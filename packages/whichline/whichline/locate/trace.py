@@ -1,0 +1,399 @@
+"""One call of the student's, held against the steps: which of its expressions are right, and where the first is not."""
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.suite import Test
+from whichline.locate.checkpoints import Step, list_leaves
+from whichline.locate.known import Known, Match
+from whichline.locate.probe import Expression
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_near, is_one
+
+BEGINS = re.compile("zeros|ones|empty|full")
+SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
+MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
+
+
+@dataclass
+class Trace:
+    """One run of a test.
+
+    Args:
+        test: the test.
+        values: what each expression was, each time, when it was computed.
+        objects: the same objects, which tell what a name stands for.
+        order: the expressions, as often as they were computed.
+        depths: how many calls deep that was, each time.
+        arguments: those of the adapter.
+        known: the steps of the right program on the same arguments, and these.
+        passed: whether the test passed.
+        put: expressions that had another value put in their place: that what follows is right says nothing of them.
+        given: the arguments themselves, whatever was made of them.
+        came: what the adapter gave back.
+        error: what ended the test.
+    """
+
+    test: Test
+    values: Mapping[Expression, Sequence[Any]]
+    objects: Mapping[Expression, Sequence[Any]]
+    order: Sequence[Expression]
+    depths: Sequence[int]
+    arguments: Mapping[str, Any]
+    known: Known
+    passed: bool
+    put: Collection[Expression] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    came: Any = None
+    error: BaseException | None = None
+    _of_place: dict[Expression, Match | None] = field(default_factory=dict)
+    _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id, and what keeps that its own
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        return self.known.steps.taken
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Tell whether the test asks for gradients with respect to what came in."""
+        return bool(list_leaves(self.given))
+
+    @cached_property
+    def sizes(self) -> set[float]:
+        """The sizes of what came in, and of the steps."""
+        tensors = [value.tensor for value in self.known.values.values()]
+        shapes = [size for x in tensors for size in x.shape]
+        return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
+
+    @cached_property
+    def places(self) -> list[Expression]:
+        """The expressions, each where it was computed first; what a statement changes in place, where it was last."""
+        firsts: dict[Expression, int] = {}
+        for i, place in enumerate(self.order):
+            if place.in_place:
+                firsts[place] = i
+            else:
+                firsts.setdefault(place, i)
+        return sorted(firsts, key=firsts.__getitem__)
+
+    def value(self, place: Expression) -> list[Any]:
+        """The values of an expression; of a tensor that is changed in place, the last one."""
+        values = list(self.values[place])
+        return values[-1:] if place.in_place else values
+
+    def match(self, place: Expression) -> Match | None:
+        """The steps that an expression is; None for what the right program does not know, or did not compute."""
+        if place not in self._of_place:
+            self._of_place[place] = self._match(self.value(place)) if place in self.values else None
+        return self._of_place[place]
+
+    def _match(self, values: list[Any]) -> Match | None:
+        """Look for the steps once: most values are the same in the next run, with a change in some place."""
+        if any(value is None for value in values):
+            return None
+        key = tuple(map(self._identify, values))
+        if key not in self.known.matches:
+            self.known.matches[key] = self._find_match(values)
+        return self.known.matches[key]
+
+    def _find_match(self, values: list[Any]) -> Match | None:
+        if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
+            tensors = [as_value(value).tensor for value in values]
+            if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
+                found := self._find(Value(torch.stack(tensors)))
+            ):
+                return Match((found[0],), (found[1],), together=True)
+        found_each = [self.find(value) for value in values[:MOST_TIMES]]
+        if not all(found_each):
+            return None
+        return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
+
+    def find(self, x: Any) -> tuple[str, Axes] | None:
+        """The step, or the argument, that a number or a tensor is."""
+        key = self._identify(x)
+        if key not in self.known.found:
+            self.known.found[key] = self._find(as_value(x))
+        return self.known.found[key]
+
+    def _identify(self, x: Any) -> Hashable:
+        if id(x) not in self._identities:
+            self._identities[id(x)] = x, identify(x)
+        return self._identities[id(x)][1]
+
+    def _find(self, value: Value) -> tuple[str, Axes] | None:
+        others = []
+        for name, known in self.known.list_alike(value):
+            if (axes := find_layout(value, known)) == tuple(range(known.tensor.ndim)):
+                return name, axes
+            others += [(name, axes)] if axes is not None else []
+        if others:
+            return others[0]
+        if not value.tensor.ndim and float(value.tensor) in self.sizes:
+            return "a size", ()
+        return None
+
+    @cached_property
+    def _place_of(self) -> dict[int, Expression]:
+        values = (place for place in self.places if not place.in_place and not callable(self.objects[place][0]))
+        return {id(place.node): place for place in values}
+
+    def made_of(self, place: Expression) -> list[Expression]:
+        """The nearest expressions in an expression, or in a statement."""
+        found: list[Expression] = []
+
+        def look(node: ast.AST) -> None:
+            for child in ast.iter_child_nodes(node):
+                inner = self._place_of.get(id(child))
+                if inner is not None:
+                    found.append(inner)
+                elif isinstance(child, ast.Attribute) and child is not getattr(node, "func", None):
+                    pass  # `x.device`, `x.shape`: no number of x is in it
+                else:
+                    look(child)
+
+        look(place.node)
+        return found
+
+    def origin(self, place: Expression) -> Expression:
+        """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
+        if given := self.find_given(place):
+            return self.origin(given)
+        wanted = self.objects[place][0]
+
+        def is_it(value: Any) -> bool:
+            return value is wanted or (
+                isinstance(value, int | float) and isinstance(wanted, int | float) and value == wanted
+            )
+
+        for before in self.places[: self.places.index(place)]:
+            is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
+            if not is_here or before.is_read or not any(map(is_it, self.objects[before])):
+                continue
+            if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
+                return before
+        return place
+
+    def find_given(self, place: Expression, time: int = 0) -> Expression | None:
+        """Find what the caller gives for a parameter, when that is read for the n-th time."""
+        wanted = self.objects[place][time]
+        for _, node in self._list_given(place):
+            given = self._place_of.get(id(node))
+            if given and any(each is wanted for each in self.objects[given]):
+                return given
+        return None
+
+    def find_call(self, place: Expression) -> Expression | None:
+        """Find the call that gives a constant, as it is written, for a parameter."""
+        return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
+
+    def find_one_call(self, place: Expression, time: int) -> Expression | None:
+        """Find the one of several calls of a function that gives back the n-th value of an expression in it."""
+        value, times = self.objects[place][time], Counter[Expression]()
+        for each in self.order:
+            came = self.objects[each][times[each]] if times[each] < len(self.objects[each]) else None
+            is_call = isinstance(each.node, ast.Call) and each.function != place.function and times[place] > time
+            times[each] += 1
+            if is_call and came is value and len(self.objects[each]) == 1:
+                return each
+        return None
+
+    def _list_given(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
+        """List the calls of a function while which a parameter is read, and what these give for it."""
+        if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
+            return
+        name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
+        number = parameters.index(name)
+        calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self.inside[each]]
+        for call in calls:
+            assert isinstance(call.node, ast.Call)
+            named = [each.value for each in call.node.keywords if each.arg == name]
+            yield from ((call, node) for node in (*call.node.args[number : number + 1], *named))
+
+    def is_before(self, place: Expression, other: Expression) -> bool:
+        """Tell whether an expression is computed before another one."""
+        both = [each for each in self.places if each in (place, other)]
+        return len(both) == 2 and both[0] is place
+
+    @cached_property
+    def inside(self) -> dict[Expression, set[Expression]]:
+        """For each call, what ran inside it."""
+        return {place: set(self.runs_inside(place)) for place in self.places if isinstance(place.node, ast.Call)}
+
+    def only_origin(self, place: Expression) -> Expression:
+        """The expression that made a value, if nothing else reads it; else the place itself."""
+        wanted, origin = self.objects[place][0], self.origin(place)
+        others = [
+            inner
+            for each in self.places
+            if (each.file, each.function) == (place.file, place.function) and not isinstance(each.node, ast.Name)
+            for inner in self.made_of(each)
+            if inner is not place and isinstance(inner.node, ast.Name)
+        ]
+        return place if any(each is wanted for other in others for each in self.objects[other]) else origin
+
+    @cached_property
+    def innocent(self) -> set[Expression]:
+        """The expressions that are not steps, but of which right things are made."""
+        found: set[Expression] = set()
+        for place in self.places:
+            if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
+                todo = self.made_of(place)
+                while todo:
+                    inner = todo.pop()
+                    if inner not in self.put:
+                        found.add(inner)
+                        todo += self.made_of(inner)
+        found = {place for place in found if not self.match(place)}
+        values = {identify(value) for place in found for value in self.values[place]}
+        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
+        return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
+
+    def is_right(self, place: Expression) -> bool:
+        return bool(self.match(place)) or place in self.innocent
+
+    def first_wrong(self, place: Expression) -> int:
+        """The first time that an expression is nothing that is known."""
+        values = self.value(place)[:MOST_TIMES]
+        return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
+
+    def is_right_at(self, place: Expression, time: int) -> bool:
+        """Tell whether an expression is right, or was the n-th time that it was computed."""
+        values = self.value(place)
+        is_there = 0 < len(values) > time and values[time] is not None
+        return self.is_right(place) or (is_there and bool(self.find(values[time])))
+
+    def is_returned(self, place: Expression) -> bool:
+        """Tell whether an expression is what came back, in whatever layout."""
+        parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
+        value = as_value(self.value(place)[-1])
+        return any(isinstance(x, Tensor) and find_layout(value, as_value(x)) is not None for x in parts)
+
+    def is_clean_after(self, root: Expression) -> bool:
+        """Tell whether all that is computed after an expression is right."""
+        after = self.places[self.places.index(root) + 1 :] if root in self.values else []
+        computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not self.is_number(each)]
+        return all(self.is_right(each) for each in computed)
+
+    def list_returned_early(self) -> list[Expression]:
+        """The expressions that are what came back, where that is another step than the answer, or of another shape."""
+        parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
+        last = list(self.steps)[-1]
+        for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
+            name = f"the {what}" if f"the {what}" in self.steps else last
+            came = [place for place in self.places if any(is_one(each, part) for each in self.objects[place])]
+            match = self.match(came[-1]) if came else None
+            right = self.steps[name].value.tensor
+            if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
+                made = [each for each in came if not isinstance(each.node, ast.Name)]
+                alike = (each for each in self.places if self.match(each) == match)
+                return made or [each for each in alike if not isinstance(each.node, ast.Name)]
+        return []
+
+    def is_number(self, place: Expression) -> bool:
+        """Tell whether an expression is a number and no tensor."""
+        return all(isinstance(value, int | float) for value in self.values[place])
+
+    def runs_inside(self, place: Expression) -> Iterator[Expression]:
+        """The student's expressions that ran while this one was computed, in functions that it calls."""
+        index = self.order.index(place)
+        for before in range(index - 1, -1, -1):
+            if self.depths[before] <= self.depths[index]:
+                return
+            yield self.order[before]
+
+    def is_maker(self, place: Expression) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone."""
+        is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
+        return is_call and all(self.is_number(each) for each in self.made_of(place))
+
+    def is_beginning(self, place: Expression) -> bool:
+        """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
+        called, value = place.called, self.values[place][0]
+        if not called or not (self.is_maker(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
+            return False
+        if value.numel() < 2 or not (
+            value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
+        ):
+            return False
+        return bool((value == value.flatten()[0]).all())
+
+    def is_wrong_beginning(self, place: Expression) -> bool:
+        """Tell whether a loop begins with an expression that is not right."""
+        return place in self.values and self.is_beginning(place) and not self.is_right(place)
+
+    def is_given(self, place: Expression) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
+        is_held = isinstance(place.node, ast.Attribute) and not self.made_of(place) and not self.is_number(place)
+        return is_held or self.is_maker(place)
+
+    def is_root(self, place: Expression, is_loose: bool = False) -> bool:
+        """Tell whether an expression is wrong, and made of what is right, or is made of that."""
+        made_of = self.made_of(place)
+        if self.is_right(place) or self.values[place][0] is None:
+            return False
+        if not made_of and self.is_number(place):
+            return self.is_lost_number(place)
+        if isinstance(place.node, ast.Name) or self.is_beginning(place) or place.is_unset:
+            return False
+        if self.is_number(place) and not math.isfinite(self.values[place][0]):
+            return False
+        if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
+            is_bool = isinstance(self.values[place][0], bool)
+            varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop: no size
+            return not is_bool and (varies or all(map(self.is_number, made_of))) and self.is_made_of_right(place)
+        return self.is_made_of_right(place, is_loose)
+
+    def is_lost_number(self, place: Expression) -> bool:
+        """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
+        value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
+        is_other = type(value) is float and math.isfinite(value) and bool(given) and value not in given
+        return is_other and self.origin(place) is place
+
+    def _is_constant(self, place: Expression) -> bool:
+        """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
+        return self.is_number(place) or self.is_maker(place) or self.is_beginning(place)
+
+    def _is_counted(self, place: Expression) -> bool:
+        """Tell whether an expression is whole numbers, such as positions, that are made of nothing that came in."""
+        value = self.values[place][0]
+        if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
+            return False
+        origin = self.origin(place)
+        is_made = isinstance(origin.node, ast.Call | ast.BinOp | ast.Subscript)
+        return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.made_of(origin))
+
+    def is_called_rightly(self, place: Expression) -> bool:
+        """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
+        return (
+            isinstance(place.node, ast.Call)
+            and self.values[place][0] is not None
+            and bool(self.inside[place])
+            and not self.is_number(place)
+            and not self.is_right(place)
+            and not self.is_returned(place)
+            and self.is_made_of_right(place, looks_inside=False)
+        )
+
+    def is_made_of_right(
+        self, place: Expression, is_loose: bool = False, looks_inside: bool = True, may_count: bool = False
+    ) -> bool:
+        """Tell whether all is right that an expression is made of, and all that runs inside it.
+
+        With `is_loose`, what is not a step will do, if that is made of what is right; with `may_count`, so will
+        positions that are counted, which are a step in some tests alone.
+        """
+        time = self.first_wrong(place)
+        made_of = [each for each in self.made_of(place) if not self._is_constant(each)]
+        made_of = [each for each in made_of if not (may_count and self._is_counted(each))]
+        inside = [each for each in self.runs_inside(place) if not self.is_number(each)] if looks_inside else []
+        return all(
+            self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
+        ) and all(self.is_right(each) for each in inside)

@@ -1,0 +1,77 @@
+"""Arguments on which the right answer depends, and which the student's code never reads."""
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.locate.reference import Reference
+
+Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file and qualified name
+
+
+def list_needed(reference: Reference, arguments: Mapping[str, Any]) -> set[str]:
+    """The arguments of a call that give another right answer when they are others; sizes stand in the shapes, too."""
+    right = reference.answer(arguments)
+    return {name for name, x in arguments.items() if _matters(reference, arguments, name, x, right)}
+
+
+def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: Any, right: Any) -> bool:
+    if isinstance(x, Tensor):
+        other: Any = ~x if x.dtype == torch.bool else x.flip(-1)
+    elif isinstance(x, float):
+        other = 2 * x
+    else:
+        return False
+    try:
+        answer = reference.answer({**arguments, name: other})
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    both = [(each,) if isinstance(each, Tensor) else each for each in (answer, right)]
+    are_alike = [one.shape == other.shape for one, other in zip(*both, strict=True)]
+    return all(are_alike) and not all(torch.allclose(*each, equal_nan=True) for each in zip(*both, strict=True))
+
+
+def find_unread(
+    ran: Collection[tuple[str, str]], definitions: Definitions, needed: Iterable[str]
+) -> Iterator[tuple[str, str, ast.arg]]:
+    """The needed arguments that end in a function that does not read them: its file and name, and the argument.
+
+    Args:
+        ran: the functions that ran, by file and qualified name.
+        definitions: of all functions.
+        needed: names of arguments.
+    """
+    nodes = {function: definitions[function] for function in ran if function in definitions}
+    for name in needed:
+        takes = {function: node for function, node in nodes.items() if name in _list_arguments(node)}
+        unread = [function for function, node in takes.items() if not _is_read(node, name)]
+        others = [node for function, node in takes.items() if function not in unread]
+        if unread and all(_is_only_passed_on(node, name) for node in others):
+            yield *unread[-1], _list_arguments(takes[unread[-1]])[name]
+
+
+def _list_arguments(node: ast.FunctionDef) -> dict[str, ast.arg]:
+    return {each.arg: each for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+
+
+def _is_read(function: ast.FunctionDef, name: str) -> bool:
+    """Tell whether something reads an argument before it is something else."""
+    for statement in function.body:
+        uses = [node.ctx for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
+        if any(isinstance(use, ast.Load) for use in uses):
+            return True
+        if uses and isinstance(statement, ast.Assign | ast.AnnAssign):
+            return False
+    return False
+
+
+def _is_only_passed_on(function: ast.FunctionDef, name: str) -> bool:
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    passed = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    passed += [each for node in passed if isinstance(node, ast.Tuple) for each in node.elts]  # functional_call
+    given = {id(node) for node in passed}
+    reads = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
+    return all(id(node) in given for node in reads if isinstance(node.ctx, ast.Load))

@@ -1,0 +1,170 @@
+"""Right or wrong, call by call: which functions are entered, and what is told of the calls of right ones."""
+
+import textwrap
+
+import pytest
+
+from staff.tests.locate.conftest import Explain
+from whichline.engine.finding import Finding
+
+ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
+NO_SCALE = (" / math.sqrt(d_k)", "")
+LOW = ("-math.inf)\n    return", "-1e9)\n    return")
+NOT_STABLE = ("torch.exp(x - largest)", "torch.exp(x)")
+HALF = ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features")
+TURN = "lambda x: rotation(x, positions))"
+ROW_NUMBERS = (TURN, "lambda x: rotation(x, torch.arange(x.shape[-2])))")
+FIXED_THETA = (
+    "Rotation(d_model // num_heads, theta, max_seq_len)",
+    "Rotation(d_model // num_heads, 10000.0, max_seq_len)",
+)
+SPLIT = 'rearrange(x @ w.T, "... n (h d) -> ... h n d", h=num_heads) for w in weights[:3]'
+BINDS_LATE = (f"q, k, v = ({SPLIT})", f"heads = [lambda: {SPLIT}]\n    q, k, v = (each() for each in heads)")
+IN_PLACE = [
+    ("        return turned\n", "        x.copy_(turned)\n"),
+    ("        q, k = turn(q), turn(k)", "        turn(q), turn(k)"),
+    ("return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)",
+     "x = in_query_or_key.clone()\n    Rotation(d_k, theta, max_seq_len)(x, token_positions)\n    return x"),
+]  # fmt: skip
+
+
+DEFINES = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+BODY = """    wide = torch.promote_types(Q.dtype, torch.float32)
+    weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)
+    return (weights @ V.to(wide)).to(Q.dtype)
+"""
+INNER = textwrap.indent(BODY, "    ")
+HEADS = "run_scaled_dot_product_attention(q, k, v, mask)"
+# Styles of an attention with another name: how it reads, and how it is called with queries, keys, values and a mask.
+STYLES = {
+    "a function": (f"def mix(Q, K, V, mask):\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+    "another order": (f"def mix(mask, K, Q, V):\n{BODY}", "mix({3}, {1}, {0}, {2})"),
+    "keywords": (f"def mix(*, V, mask, K, Q):\n{BODY}", "mix(Q={0}, K={1}, V={2}, mask={3})"),
+    "a static method": (
+        f"class Mix:\n    @staticmethod\n    def mix(Q, K, V, mask):\n{INNER}",
+        "Mix.mix({0}, {1}, {2}, {3})",
+    ),
+    "a module": (
+        f"class Mix(torch.nn.Module):\n    def forward(self, Q, K, V, mask):\n{INNER}",
+        "Mix()({0}, {1}, {2}, {3})",
+    ),
+    "a closure": (f"def make():\n    def mix(Q, K, V, mask):\n{INNER}    return mix\n", "make()({0}, {1}, {2}, {3})"),
+    "other names": (f"def mix(a, b, c, keep):\n    Q, K, V, mask = a, b, c, keep\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+}
+
+
+def write_in_style(style: str, heads: str = "qkv") -> list[tuple[str, str]]:
+    """An attention with another name; the heads call it with these."""
+    text, call = STYLES[style]
+    own = f"{text}\n\n{DEFINES}    return {call.format('Q', 'K', 'V', 'mask')}\n"
+    return [(DEFINES + BODY, own), (HEADS, call.format(*heads, "mask"))]
+
+
+def list_marks(found: list[Finding]) -> list[str]:
+    """What is marked in each finding that has a place."""
+    marks = [(each.code[1], each.code[2]) for each in found if each.file]
+    return [code[mark.index("^") : len(mark)] for code, mark in marks]
+
+
+def test_a_wrong_function_is_entered_by_the_tests_of_another_problem(find_alone: Explain) -> None:
+    (finding,) = find_alone(ATTENTION, NOT_STABLE)
+    assert list_marks([finding]) == ["x"]
+    assert finding.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
+    assert (finding.problem, finding.step) == (ATTENTION, "x − max")
+    assert finding.proof.startswith("With x − max here, ")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [(), *(pytest.param((each,), marks=pytest.mark.nightly) for each in (LOW, NOT_STABLE, HALF))],
+    ids=["alone", "-1e9", "no maximum", "half"],
+)
+def test_positions_that_are_ignored_are_named_whatever_else_is_wrong(find_alone: Explain, beside: tuple) -> None:
+    found = find_alone(MULTIHEAD, ROW_NUMBERS, *beside)
+    assert "torch.arange(x.shape[-2])" in list_marks(found)
+    assert not {"rotation", "positions"} & {*list_marks(found)}
+
+
+def test_a_number_that_a_right_function_got_in_the_place_of_another_is_told(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, FIXED_THETA)
+    assert list_marks([finding]) == [FIXED_THETA[1]]
+    assert finding.said == ("Expected `theta`, 100; found 10000.",)
+    assert finding.proof == "With this corrected, the failing test passes."
+
+
+def test_the_call_is_told_that_passes_the_number_on_last(find_alone: Explain) -> None:
+    """The adapter passes the right one to an object, in which another is made without it."""
+    made = "Rotation(d, 10000.0, longest)"
+    holder = f"class Holder:\n    def __init__(self, d, theta, longest):\n        self.turn = {made}\n\n\n"
+    edits = (
+        ("def attend_by_heads", f"{holder}def attend_by_heads"),
+        (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn"),
+    )
+    (finding,) = find_alone(MULTIHEAD, *edits)
+    assert list_marks([finding]) == [made]
+
+
+def test_of_two_mistakes_in_two_functions_each_is_searched_in_its_own(find_alone: Explain) -> None:
+    scale, positions = find_alone(MULTIHEAD, NO_SCALE, ROW_NUMBERS)
+    assert scale.said == ("Expected the scaled scores; found the scores.",)
+    assert list_marks([positions]) == ["torch.arange(x.shape[-2])"]
+    assert positions.proof.startswith("With these two corrected, ")
+
+
+def test_a_variable_that_all_functions_of_a_loop_share_is_named(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, BINDS_LATE)
+    assert list_marks([finding]) == ["w"]
+    assert finding.said[0].endswith("; found the weights of the values, head by head.")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_function_is_known_by_its_tensors(find_alone: Explain, style: str) -> None:
+    """Its own mistake is told as its own, and a call with the keys for the queries as the caller's."""
+    (finding,) = find_alone(MULTIHEAD, *write_in_style(style), NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+    (finding,) = find_alone(MULTIHEAD, *write_in_style(style, "kqv"))
+    assert finding.said[0].endswith("the two are swapped."), finding.said
+    assert STYLES[style][1].format(*"kqv", "mask") in finding.code[1]
+
+
+def test_a_call_with_none_in_the_place_of_a_tensor_is_no_error_of_ours(find_alone: Explain) -> None:
+    finding, *_ = find_alone(MULTIHEAD, ("        return turned\n", ""))
+    assert finding.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
+
+
+def test_a_function_that_changes_its_argument_is_searched_like_other_code(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, *IN_PLACE, NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(find_alone: Explain) -> None:
+    """Attention puts 0 where softmax gives NaN, and is divided by the wrong number."""
+    unguarded = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
+    guarded = (
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)\n"
+        "    weights = torch.where(weights.isnan(), 0.0, weights)",
+    )
+    (finding,) = find_alone(ATTENTION, unguarded, guarded, NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(find_alone: Explain) -> None:
+    wide = "    wide = torch.promote_types(Q.dtype, torch.float32)\n"
+    beside = (wide, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{wide}")
+    first, *_ = find_alone(ATTENTION, NOT_STABLE, beside)
+    assert first.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
+    assert first.proof == (
+        "With this corrected, each call of its function is right; the tests fail for another reason, too."
+    )
+
+
+def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
+    find_alone: Explain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("judge")
+
+    monkeypatch.setattr("whichline.locate.calls.judge", fail)
+    with pytest.raises(KeyError, match="judge"):
+        find_alone(ATTENTION, NO_SCALE)

@@ -1,0 +1,341 @@
+"""What is told of a broken contract, with its place, in a right program with mistakes written into it."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import problems
+from staff.tests.locate.test_places import (
+    ATTENTION,
+    LINEAR,
+    PROBLEMS,
+    REFERENCES,
+    RIGHT,
+    ROPE,
+    SOFTMAX,
+    marked,
+)
+from staff.tools.student import ROOT
+from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check
+from whichline.engine.suite import Calls, Suite, Test, load_suite
+from whichline.locate.contract import find_breaches
+from whichline.locate.diagnose import diagnose
+from whichline.locate.observed import Observed
+from whichline.locate.reference import Reference
+from whichline.locate.run import Runner
+from whichline_grader.authoring.programs import RIGHT_STYLES
+
+WIDE = "x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))"
+SUM = "total = e.sum(dim, keepdim=True)"
+LAYER = "return in_features @ weights.T"
+COPY = """layer = torch.nn.Linear(d_in, d_out, bias=False).to(in_features.dtype)
+    {}
+    return in_features @ layer.weight.T"""
+
+
+@pytest.fixture(scope="module")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
+
+
+def write(public: Suite, folder: Path, *edits: tuple[str, str]) -> Suite:
+    """The suite on the right program with these replacements."""
+    source = RIGHT
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new, 1)
+    path = folder / "adapters.py"
+    path.write_text(source)
+    namespace: dict[str, object] = {"__name__": "program"}
+    exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program above)
+    suite = replace(public, root=folder)
+    suite.calls.adapters = SimpleNamespace(**namespace)
+    return suite
+
+
+def tell(suite: Suite, problem: str) -> list[Finding]:
+    failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
+    assert failing
+    return diagnose(suite, problem, failing, ())
+
+
+@pytest.mark.parametrize(
+    ("problem", "old", "new", "place", "said", "proof"),
+    [
+        pytest.param(
+            SOFTMAX,
+            "1.0, total)).to(in_features.dtype)",
+            "1.0, total))",
+            "e / torch.where(total == 0, 1.0, total)",
+            "The answer is float32 where the inputs are bfloat16 or float16: nothing casts it back.",
+            "With the dtype of the inputs here, both failing tests pass.",
+            id="not cast back",
+        ),
+        pytest.param(
+            LINEAR,
+            LAYER,
+            "return (in_features @ weights.T).double()",
+            "(in_features @ weights.T).double()",
+            "This makes the answer float64 where the inputs are float32.",
+            "With the dtype of the inputs here, all 5 failing tests pass.",
+            id="cast at the end",
+        ),
+        pytest.param(
+            LINEAR,
+            LAYER,
+            "return in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)",
+            "in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)",
+            "This is float64 where the inputs are float32, since `torch.zeros(d_out, dtype=torch.float64)` is float64.",
+            "With `torch.zeros(d_out, dtype=torch.float64)` in the dtype of the inputs, all 5 failing tests pass.",
+            id="met by something wider",
+        ),
+        pytest.param(
+            LINEAR,
+            LAYER,
+            "out = in_features @ weights.T\n    return torch.zeros(out.shape, dtype=torch.half).copy_(out)",
+            "torch.zeros(out.shape, dtype=torch.half)",
+            "This is float16 where the inputs are float32, and so the answer is float16.",
+            "With float32 here, all 5 failing tests pass.",
+            id="made in half precision",
+        ),
+        pytest.param(
+            SOFTMAX,
+            WIDE,
+            "x = in_features.float()",
+            "in_features.float()",
+            "This is float32 where the inputs are float64: the answer is right to 7 digits, and float64 has 16.",
+            "With float64 here, the failing test passes.",
+            id="computed in float32",
+        ),
+        pytest.param(
+            SOFTMAX,
+            SUM,
+            SUM + " + 1e-9",
+            "e.sum(dim, keepdim=True) + 1e-9",
+            "This is right to 9 digits; float64 has 16.",
+            "With all digits here, the failing test passes.",
+            id="an epsilon",
+        ),
+        pytest.param(
+            ATTENTION,
+            "scores_of(Q.to(wide), K.to(wide), mask)",
+            "scores_of(Q, K, mask).to(wide)",
+            'einsum(Q, K, "... q d, ... k d -> ... q k")',
+            "This is rounded to bfloat16, 2 digits, and the answer is computed from it.",
+            "With all of it in float32, and one rounding at the end, both failing tests pass.",
+            id="half precision inside",
+        ),
+        pytest.param(
+            SOFTMAX,
+            "e = torch.exp(x - largest)",
+            "e = torch.exp(x.detach() - largest)",
+            "x.detach()",
+            "No gradient goes back from here to `in_features`.",
+            "With the graph kept here, both failing tests pass.",
+            id="detached",
+        ),
+        pytest.param(
+            SOFTMAX,
+            SUM,
+            "with torch.no_grad():\n        " + SUM,
+            "e.sum(dim, keepdim=True)",
+            "Autograd is off here: no gradient goes back from here to `in_features`.",
+            "With the graph kept here, both failing tests pass.",
+            id="under no_grad",
+        ),
+        pytest.param(
+            SOFTMAX,
+            "e / torch.where(total == 0, 1.0, total)",
+            "torch.from_numpy((e / total).detach().numpy())",
+            "(e / total).detach()",
+            "No gradient goes back from here to `in_features`.",
+            "",
+            id="through numpy",
+        ),
+        pytest.param(
+            ATTENTION,
+            "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+            "scores = scores_of(Q.to(wide), K.to(wide), None)\n"
+            "    scores = scores if mask is None else scores + torch.where(mask, 0.0, -math.inf)\n"
+            "    weights = torch.softmax(scores, -1).nan_to_num()",
+            "torch.softmax(scores, -1)",
+            "28 of the 70 numbers here are NaN: the answer does not show it, and the gradient does.",
+            "With the weights here, the failing test passes.",
+            id="NaN that is hidden",
+        ),
+        pytest.param(
+            SOFTMAX,
+            WIDE,
+            f"{WIDE}\n    x.data -= x.amax(dim, keepdim=True)",
+            "x.data -= x.amax(dim, keepdim=True)",
+            "This writes into `in_features`, which the caller still holds.",
+            "",
+            id="in place",
+        ),
+        pytest.param(
+            LINEAR,
+            LAYER,
+            "return in_features @ weights.T + torch.rand(d_out)",
+            "torch.rand(d_out)",
+            "This is random: with another seed the answer differs by up to ",
+            "",
+            id="random",
+        ),
+        pytest.param(
+            ROPE,
+            "        turned[..., 1::2] = first * sin + second * cos\n",
+            "",
+            "torch.empty_like(x)",
+            "35 of the 70 numbers of the answer come from this memory, to which nothing was written.",
+            "",
+            id="unwritten",
+        ),
+        pytest.param(
+            SOFTMAX,
+            SUM,
+            "total = kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())",
+            "kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())",
+            "This value is left over from an earlier call. Run first, the test passes.",
+            "",
+            id="remembers",
+        ),
+    ],
+)
+def test_a_breach_is_told_with_its_place(
+    public: Suite, tmp_path: Path, problem: str, old: str, new: str, place: str, said: str, proof: str
+) -> None:
+    finding = tell(write(public, tmp_path, (old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
+    assert place.startswith(marked(finding).removesuffix(" …"))
+    assert finding.said[0].startswith(said)
+    assert finding.proof == proof
+
+
+BY_HAND = """class Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope
+
+
+def run_softmax("""
+
+
+def test_a_backward_pass_of_ones_own(public: Suite, tmp_path: Path) -> None:
+    edits = ("def run_softmax(", BY_HAND), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
+    (finding,) = tell(write(public, tmp_path, *edits), SOFTMAX)
+    assert marked(finding) == "Turn.apply(x - largest)"
+    assert finding.said == ("The numbers here are right. The gradient that `Turn.backward` passes back is not.",)
+
+
+@pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])
+def test_weights_that_are_copied(public: Suite, tmp_path: Path, copy: str) -> None:
+    suite = write(public, tmp_path, (LAYER, COPY.format(copy)))
+
+    def check(case: Case) -> None:
+        case.weights.requires_grad_()
+        answer = suite.calls.run_linear(**case.inputs)
+        if torch.autograd.grad(answer.sum(), case.weights, allow_unused=True) == (None,):
+            raise WrongAnswer("the gradient is missing", Check.GRADIENT)
+
+    test = replace(next(test for test in suite.tests if test.problem == LINEAR), call=check)
+    (finding,) = diagnose(suite, LINEAR, [test], ())
+    assert marked(finding) == copy
+    assert finding.said == (
+        "`weights` goes in here, and no gradient comes back to it from the answer.",
+        "The numbers are copied into a parameter, and the graph ends there.",
+    )
+    assert finding.proof == "With the argument itself in place of the copy, the failing test passes."
+
+
+def test_what_the_code_keeps_is_there_afterwards(public: Suite, tmp_path: Path) -> None:
+    edits = (
+        ("import math\n", "import math\n\nSCALE = {1: 2.0}\n"),
+        ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"),
+    )
+    suite = write(public, tmp_path, *edits)
+    tell(suite, SOFTMAX)
+    assert suite.calls.adapters.SCALE == {1: 2.0}
+
+
+def test_what_is_told_beside_a_wrong_number(public: Suite, tmp_path: Path) -> None:
+    edits = (WIDE, "x = in_features.float()"), ("torch.exp(x - largest)", "torch.exp((x - largest) * 2)")
+    first, second = tell(write(public, tmp_path, *edits), SOFTMAX)
+    assert first.said == ("Expected x − max; found 2 times that value.",)
+    assert second.id == "softmax-float32-inside"
+    assert " more of the " in second.proof
+
+
+@pytest.mark.parametrize("style", sorted(RIGHT_STYLES))
+def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
+    suite = replace(public)
+    suite.calls.adapters = SimpleNamespace(**RIGHT_STYLES[style])
+    runner = Runner(suite, REFERENCES, Observed(suite.calls.adapters, lambda file: "right_programs" in file))
+    assert find_breaches(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []
+
+
+PROJECTION = """\
+import torch
+
+
+def run_projection(x, weights, activation):
+    scaled = x * weights["scale"]  #: the scaled input
+    return scaled.relu() if activation == "relu" else -scaled
+"""
+WRITES = """\
+def run_projection(x, weights, activation):
+    weights["scale"] *= 2
+    return (x * weights["scale"] / 2).relu()
+"""
+
+
+@pytest.fixture
+def projection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Runs a function that gets a dictionary, and text, and writes into the former."""
+    (tmp_path / "projection").mkdir()
+    (tmp_path / "projection" / "reference.py").write_text(PROJECTION)
+    monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
+    path = tmp_path / "adapters.py"
+    path.write_text(WRITES)
+    namespace: dict[str, object] = {"__name__": "program"}
+    exec(compile(WRITES, str(path), "exec"), namespace)  # noqa: S102 (the function above)
+    calls = Calls(SimpleNamespace(**namespace))
+    return Runner(
+        Suite(tmp_path, {}, [], calls),
+        {"run_projection": Reference("projection", "run_projection")},
+        Observed(calls.adapters, lambda file: file == str(path)),
+    )
+
+
+def _make_arguments(activation: str, scale: float = 3.0) -> dict[str, object]:
+    return {"x": torch.ones(4), "weights": {"scale": torch.full((4,), scale)}, "activation": activation}
+
+
+def test_a_dictionary_that_is_written_into_is_told_and_kept_as_it_was(projection: Runner) -> None:
+    case = Case("a", "run_projection", _make_arguments("relu"), None, {"answer": torch.full((4,), 3.0)})
+
+    def check(case: Case) -> None:
+        with case.unchanged_inputs():
+            projection.suite.calls.run_projection(**case.inputs)
+
+    test = Test("a", check, ("", 0), stored=lambda: case, problem="projection")
+    assert projection.look(test).steps["the scaled input"].value.tensor.tolist() == [3.0] * 4
+    (finding,) = find_breaches(projection, [test])
+    assert finding.said == ("This writes into `weights`, which the caller still holds.",)
+    assert marked(finding) == 'weights["scale"] *= 2'
+
+
+def test_calls_that_differ_in_text_or_in_a_dictionary_have_steps_of_their_own(projection: Runner) -> None:
+    calls = [_make_arguments("relu"), _make_arguments("none"), _make_arguments("relu", scale=5.0)]
+    answers = [projection.know("run_projection", each).steps.answer.tolist() for each in calls]
+    assert answers == [[3.0] * 4, [-3.0] * 4, [5.0] * 4]
+    again = projection.know("run_projection", _make_arguments("none"))
+    assert again is projection.know("run_projection", calls[1])

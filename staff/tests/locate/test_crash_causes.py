@@ -1,0 +1,411 @@
+"""What a crash shows of the mistake: small programs as students write them, and the sentence with cause and line."""
+
+import pytest
+
+from staff.tests.locate.conftest import Explain
+
+SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = (
+    "softmax",
+    "scaled_dot_product_attention",
+    "linear",
+    "rope",
+    "multihead_self_attention",
+)
+Edits = list[tuple[str, str]]
+MAKES = "def run_linear(d_in, d_out, weights, in_features):\n"
+USE = "    layer = Layer(d_in, d_out)\n    return torch.func.functional_call(layer, {'weight': weights}, in_features)\n"
+LAYER = """class Layer(torch.nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))
+
+    def forward(self, x):
+        return x @ self.weight.T
+
+
+"""
+SETS, GIVES, MAKE = "        self.weight = ", "        return x @ self.weight.T", "Layer(d_in, d_out)"
+WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()\n\n\ndef run_softmax"
+PARAMETER = "        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))\n"
+LARGEST = "largest = x.amax(dim, keepdim=True)\n    largest = torch.where(largest == -math.inf, 0.0, largest)"
+WIDE = "    wide = torch.promote_types(Q.dtype, torch.float32)\n    weights"
+SOFTMAX_OF_TORCH = "\n    torch.nn.functional.softmax(x, axis=dim)"
+DIVIDE = "def divide(a, b):\n    return divide(b, a % b) if b else a.shape\n\n\ndef run_softmax"
+AGAIN = "    if x.dtype != torch.float64:\n        return run_softmax(x.float(), dim)\n    largest = x.amax"
+LENGTH, MERGE = "    length = x.shape[-2]\n", 'rearrange(heads, "... h n d -> ... n (h d)")'
+CAUSAL, SCORES = "torch.ones(length, length, dtype=torch.bool).tril()", "    return scores\n"
+TABLES = (
+    "TABLES = {}\n\n\ndef keep(d, theta, longest):\n    TABLES[(theta, d, longest)] = Rotation(d, theta, longest)\n\n\n"
+)
+TURN = "    return Rotation(d_k, theta, max_seq_len)(in"
+
+
+def layer(old: str, new: str, use: str = USE) -> Edits:
+    """A linear layer as a module with a mistake, or with one in its use."""
+    assert old in LAYER + use
+    return [
+        (MAKES, LAYER.replace(old, new) + MAKES),
+        ("    return in_features @ weights.T\n", use.replace(old, new)),
+    ]
+
+
+CAUSES: dict[str, tuple[str, Edits, str]] = {
+    "what gives None, kept in an attribute": (
+        LINEAR,
+        layer(GIVES, "        self.b = self.register_buffer('b', x)\n        return x @ self.weight.T + self.b[0]"),
+        "`self.b` is None since adapters.py:38, `self.register_buffer('b', x)`.",
+    ),
+    "what gives None, kept in a name": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    parts = []\n    for w in weights:\n        parts = parts.append(w)\n")],
+        "`parts` is None since adapters.py:59, `parts.append(w)`.",
+    ),
+    "a function that returns in one branch alone": (
+        SOFTMAX,
+        [
+            ("def run_softmax", WIDEN),
+            ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = widen(in_features)"),
+        ],
+        "`widen` in adapters.py:9 has a `return` in line 11 alone, and gives None where that does not run.",
+    ),
+    "one layer several times": (
+        LINEAR,
+        layer(
+            USE,
+            "    layers = torch.nn.ModuleList([Layer(d_in, d_out)] * 3)\n"
+            "    given = {f'{i}.weight': weights for i in range(3)} | {'0.weight': weights + 1}\n"
+            "    return torch.func.functional_call(layers, given, in_features)\n",
+        ),
+        "The list in adapters.py:42, `[Layer(d_in, d_out)] * 3`, holds one layer several times, and not several "
+        "layers.",
+    ),
+    "a mask of fractions that is inverted": (
+        HEADS,
+        [(CAUSAL, "torch.ones(length, length).tril()")],
+        "`mask` is float32 since line 60, `torch.ones(length, length)`.",
+    ),
+    "a mask of fractions that is joined": (
+        HEADS,
+        [(CAUSAL, "torch.ones(length, length).tril()\n    mask = mask & mask")],
+        "`mask` is float32 since line 60, `torch.ones(length, length)`.",
+    ),
+    "a dtype that goes through several lines": (
+        HEADS,
+        [
+            ("turned = torch.empty_like(x)", "turned = torch.empty(x.shape, dtype=torch.float64)"),
+            ("weights @ V.to(wide)", "weights @ V"),
+            ("wide = torch.promote_types(Q.dtype, torch.float32)\n    weights", "wide = Q.dtype\n    weights"),
+        ],
+        "`weights` is float64 since line 45, `torch.empty(x.shape, dtype=torch.float64)`.",
+    ),
+    "positions that are fractions": (
+        HEADS,
+        [("torch.arange(in_features.shape[-2]) if", "torch.arange(in_features.shape[-2], dtype=in_features.dtype) if")],
+        "`positions` is float32 since line 84, `torch.arange(in_features.shape[-2], dtype=in_features.dtype)`.",
+    ),
+    "a keyword that another line binds": (
+        LINEAR,
+        [
+            ("import math\n", "import functools\nimport math\n"),
+            (MAKES, f"def multiply(x, weight):\n    return x @ weight.T\n\n\n{MAKES}"),
+            (
+                "    return in_features @ weights.T\n",
+                "    use = functools.partial(multiply, weights=weights)\n    return use(in_features)\n",
+            ),
+        ],
+        "`multiply` has the parameter `weight`, and no `weights`, which adapters.py:38 gives.",
+    ),
+    "layers in a plain list": (
+        LINEAR,
+        layer(
+            USE,
+            "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
+            "    outer.load_state_dict({'parts.0.weight': weights})\n    return outer.parts[0](in_features)\n",
+        ),
+        "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
+    ),
+    "a key in another order": (
+        ROPE,
+        [
+            ("class Rotation:", f"{TABLES}class Rotation:"),
+            (TURN, "    keep(d_k, theta, max_seq_len)\n    return TABLES[d_k, theta, max_seq_len](in"),
+        ],
+        "`TABLES` has the key (10000.0, 14, 1000), and none that is (14, 10000.0, 1000). adapters.py:40 stores it.",
+    ),
+    "a key that is misspelt": (
+        HEADS,
+        [(LENGTH, "    kept = {'length': x.shape[-2]}\n    length = kept['lenght']\n")],
+        "`kept` has the key 'length', and none that is 'lenght'.",
+    ),
+    "a key that is not there": (
+        HEADS,
+        [(LENGTH, "    kept = {'q': 1, 'k': 2}\n    length = kept['output']\n")],
+        "`kept` has the keys 'q' and 'k'.",
+    ),
+    "two arguments of a constructor exchanged": (
+        HEADS,
+        [("Rotation(d_model // num_heads, theta, max_seq_len)", "Rotation(theta, d_model // num_heads, max_seq_len)")],
+        "adapters.py:83 passes `theta` for `d` of `def __init__(self, d, theta, longest)` in adapters.py:37.",
+    ),
+    "a table that is too short": (
+        ROPE,
+        [
+            ("angles = torch.arange(longest, ", "rows = torch.arange(longest - 1, "),
+            ("[:, None] * freq", "\n        angles = rows[:, None] * freq"),
+        ],
+        "The size 10 comes from line 39, `torch.arange(longest - 1, dtype=torch.float64)`.",
+    ),
+    "a view of what was transposed before": (
+        HEADS,
+        [(f"    return {MERGE}", "    turned = heads.transpose(-3, -2)\n    return turned.view(x.shape)")],
+        "`turned` is not contiguous since line 62, `heads.transpose(-3, -2)`.",
+    ),
+    "a module that is not set up": (
+        LINEAR,
+        layer("        super().__init__()\n", ""),
+        "This module is not set up yet: is `super().__init__()` the first line of its __init__?",
+    ),
+    "split for chunk": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    one, two, three = x.split(3, dim=-1)\n")],
+        "`split(3)` cuts into pieces of size 3: `chunk(3)` cuts into 3 pieces.",
+    ),
+    "a shape of more axes": (
+        ATTENTION,
+        [("d_k = Q.shape[-1]", "batch, n, d_k = Q.shape")],
+        "`Q.shape` has 4 values: (2, 3, 5, 11).",
+    ),
+    "a pair in the place of a tensor": (
+        SOFTMAX,
+        [(LARGEST, "largest = x.max(dim, keepdim=True)")],
+        "`largest` is a pair since adapters.py:11, `x.max(dim, keepdim=True)`: take one of `.values` and `.indices`.",
+    ),
+    "a comma too many": (
+        ATTENTION,
+        [(SCORES, f"    scores = scores,\n{SCORES}")],
+        "`in_features` is a tuple since adapters.py:29, `scores_of(Q.to(wide), K.to(wide), mask)`.",
+    ),
+    "a list in the place of a tensor": (
+        HEADS,
+        [("    heads = run_scaled", "    heads = [each for each in q]\n    n = heads.shape\n    heads = run_scaled")],
+        "`heads` is a list since adapters.py:61, `[each for each in q]`.",
+    ),
+    "the truth of a tensor": (
+        ATTENTION,
+        [("    if mask is not None:", "    if mask:")],
+        "A condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks.",
+    ),
+    "a dtype without its name": (
+        HEADS,
+        [(CAUSAL, "torch.ones((length, length), torch.bool).tril()")],
+        "This function takes a dtype by its name alone: `dtype=torch.bool`.",
+    ),
+    "a weight for a layer that is not there": (
+        LINEAR,
+        layer("{'weight': weights}", "{'out_proj.weight': weights}"),
+        "`Layer` has `weight`.",
+    ),
+    "a method of NumPy": (
+        ROPE,
+        [("self.cos[positions].to(", "self.cos[positions].astype(")],
+        "`Tensor` has no `astype`, which arrays of NumPy have; a tensor has `.to(dtype)`.",
+    ),
+    "an attribute with another name": (
+        ROPE,
+        [("self.cos[positions].to(", "self.cosine[positions].to(")],
+        "`Rotation` has no `cosine`; did you mean `cos`, which adapters.py:40 sets?",
+    ),
+    "a parameter that is changed in place": (
+        LINEAR,
+        layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n"),
+        "Autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
+    ),
+    "a tensor in the place of a parameter": (
+        LINEAR,
+        layer(USE, "    layer = Layer(d_in, d_out)\n    layer.weight = weights\n    return layer(in_features)\n"),
+        "What a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call.",
+    ),
+    "a recursion without an end": (
+        SOFTMAX,
+        [("    largest = x.amax", AGAIN)],
+        "`run_softmax` calls itself in adapters.py:12, each time anew: what should end this?",
+    ),
+    "a shape that is called": (
+        ATTENTION,
+        [("Q.shape[-1]", "Q.shape()[-1]")],
+        "`Q.shape` holds sizes and is no method: leave the parentheses out.",
+    ),
+    "a method that is not called": (
+        ATTENTION,
+        [("Q.shape[-1]", "Q.size[-1]")],
+        "`Q.size` is a method: `Q.size()` calls it.",
+    ),
+    "an operator that is forgotten": (
+        ROPE,
+        [("theta ** (-torch", "theta(-torch")],
+        "`theta` is a number and no function: is `*`, `@` or another operator missing after it?",
+    ),
+    "a parameter that is called": (
+        LINEAR,
+        layer("x @ self.weight.T", "self.weight(x)"),
+        "`self.weight` is a tensor and no function: is `*`, `@` or another operator missing after it?",
+    ),
+    "a loop over a number": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    for i in num_heads:\n        pass\n")],
+        "`num_heads` is the number 3: `range(num_heads)` counts up to it.",
+    ),
+    "a list of layers that is called": (
+        LINEAR,
+        layer(USE, "    return torch.nn.ModuleList([Layer(d_in, d_out)])(in_features)\n"),
+        "`ModuleList` holds layers and is none itself: call each of them.",
+    ),
+    "a method inside another": (
+        LINEAR,
+        layer(f"    def forward(self, x):\n{GIVES}", f"        def forward(self, x):\n    {GIVES}"),
+        "`forward` in adapters.py:37 is inside `__init__`: is it indented too far?",
+    ),
+    "a forward with another name": (
+        LINEAR,
+        layer("def forward", "def foward"),
+        "`Layer` has no `forward`; is the `foward` in adapters.py:37 meant?",
+    ),
+    "an __init__ with another name": (
+        LINEAR,
+        layer("def __init__", "def __int__"),
+        "The definition is `def __int__(self, d_in, d_out)` in adapters.py:33: is `__init__` meant?",
+    ),
+    "a def without self": (
+        LINEAR,
+        layer("def forward(self, x)", "def forward(x)"),
+        "The definition is `def forward(x)` in adapters.py:37: is `self` meant?",
+    ),
+    "a name without self": (
+        LINEAR,
+        layer("x @ self.weight.T", "x @ weight.T"),
+        "`self.weight` is there: is `self.` missing?",
+    ),
+    "a function of math": (
+        SOFTMAX,
+        [("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())")],
+        "This takes one number, and the tensor has several; torch has functions that take all: `torch.exp`.",
+    ),
+    "a fraction that another function has made": (
+        ROPE,
+        [
+            (TURN, TURN.replace("max_seq_len", "max_seq_len / 1")),
+            ("torch.arange(longest, dtype=torch.float64)", "torch.ones(longest, dtype=torch.float64).cumsum(0)"),
+        ],
+        "`longest` is 1000.0 since adapters.py:52, and no whole number: `/` gives a fraction, `//` does not.",
+    ),
+    "a pattern that no tensor fits": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    from einops.layers.torch import Rearrange\n    Rearrange('n (h d) -> n n', h=2)\n")],
+        'Indexing expression contains duplicate dimension "n".',
+    ),
+    "a name of another file": (
+        ATTENTION,
+        [("def run_blockwise", "del scores_of\n\n\ndef run_blockwise")],
+        "adapters.py:18 defines `scores_of`: is an import missing?",
+    ),
+    "too few arguments for torch": (
+        ATTENTION,
+        [("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask)")],
+        "TypeError: masked_fill() received an invalid combination of arguments - got (Tensor)",
+    ),
+    "an index too high": (
+        HEADS,
+        [(f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T")],
+        "`weights` has 4 values, and the last has the index 3.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "edits", "said"), CAUSES.values(), ids=CAUSES)
+def test_the_cause_of_a_crash_is_told_with_its_line(told: Explain, problem: str, edits: Edits, said: str) -> None:
+    finding = told([problem], *edits)[0]
+    assert any(each.endswith(said) for each in finding.said), finding.said
+    assert not finding.question.startswith("What does this line take for granted")
+
+
+UNKNOWN: dict[str, tuple[str, Edits, str]] = {
+    "an argument that is None by default, and is changed in the line that raises": (
+        ATTENTION,
+        [(WIDE, f"    mask = ~mask\n{WIDE}")],
+        "is None since",
+    ),
+    "a name that is None where a branch did not run": (
+        ATTENTION,
+        [("d_k = Q.shape[-1]", "few = None\n    if Q.ndim > 9:\n        few = max(Q.shape)\n    d_k = few + 1")],
+        "max(Q.shape)",
+    ),
+    "positions that are right beside a table of fractions": (
+        HEADS,
+        [("torch.arange(in_features.shape[-2]) if", "torch.arange(in_features.shape[-2], dtype=in_features.dtype) if")],
+        "`self.cos` is",
+    ),
+    "a tensor that lies as it should": (
+        HEADS,
+        [(f"    return {MERGE}", "    return heads.transpose(-3, -2).view(x.shape)")],
+        "contiguous since",
+    ),
+    "a recursion that passes its arguments on in another order": (
+        SOFTMAX,
+        [("def run_softmax", DIVIDE), ("e = torch", "divide(4, 6)\n    e = torch")],
+        "another order",
+    ),
+    "a function of torch's with the name of one of the student's": (
+        SOFTMAX,
+        [
+            ("def run_softmax", "def softmax(x):\n    return x\n\n\ndef run_softmax"),
+            (LARGEST, LARGEST + SOFTMAX_OF_TORCH),
+        ],
+        "the definition is",
+    ),
+    "a None in the place of an operand": (
+        ATTENTION,
+        [("d_k = Q.shape[-1]", "d_k = torch.einsum('...qd,...kd->...qk', Q, mask)")],
+        "the call passes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "edits", "said"), UNKNOWN.values(), ids=UNKNOWN)
+def test_nothing_untrue_is_told_of_a_crash(told: Explain, problem: str, edits: Edits, said: str) -> None:
+    first = told([problem], *edits)[0]
+    assert first.id.startswith(f"{problem}-raises-")
+    assert said not in " ".join(first.said), first.said
+
+
+INIT = "class Rotation:\n    def __init__(self, d, theta, longest):\n"
+BUILT = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
+ONCE = (
+    "class Rotation:\n    cos = None\n\n    def __init__(self, d, theta, longest):\n        if self.cos is not None:\n"
+)
+GLOBAL = INIT.replace("class", "COS = None\n\n\nclass") + "        global COS, SIN\n        if COS is not None:\n"
+READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin"
+
+
+@pytest.mark.parametrize(
+    ("edits", "line"),
+    [
+        ([(INIT, f"{ONCE}            return\n"), (BUILT, BUILT.replace("self", "Rotation"))], READ),
+        (
+            [
+                (INIT, f"{GLOBAL}            return\n"),
+                (BUILT, "        COS, SIN = angles.cos(), angles.sin()\n"),
+                (READ, "cos, sin = COS[positions].to(x.dtype), SIN"),
+            ],
+            "cos, sin = COS[positions]",
+        ),
+    ],
+    ids=["in a class", "global"],
+)
+@pytest.mark.parametrize("problem", [ROPE, HEADS])
+def test_a_table_that_the_first_call_has_built_is_told_where_it_is_read(
+    told: Explain, problem: str, edits: Edits, line: str
+) -> None:
+    finding, *_ = told([problem], *edits)
+    assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
+    assert line in finding.code[1]
+    assert finding.code[2].count("^") in (len("COS"), len("self.cos"))

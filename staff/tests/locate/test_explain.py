@@ -1,0 +1,386 @@
+"""Explanations of the tests that fail: what comes first, what is said of a later problem, and how much is told."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from staff.tests.locate.conftest import Explain
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Suite
+from whichline.locate.explain import describe_errors, explain, find
+from whichline.locate.source_location import find_told
+
+ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
+NO_SCALE = (" / math.sqrt(d_k)", "")
+
+
+MISTAKES = [
+    ("softmax", "test_softmax", ("e.sum(dim,", "e.sum(-1,"), "e.sum(-1, keepdim=True)"),
+    (
+        ATTENTION,
+        "test_scaled_dot_product_attention",
+        ("-math.inf)\n    return", "-1e9)\n    return"),
+        "scores.masked_fill(~mask, -1e9)",
+    ),
+    (ATTENTION, "test_4d_scaled_dot_product_attention", ("~mask, -math", "mask, -math"), "mask"),
+    (
+        ATTENTION,
+        "test_scaled_dot_product_attention",
+        ("mask), -1)", "mask), -2)"),
+        "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -2)",
+    ),
+    (ATTENTION, "test_scaled_dot_product_attention", ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), "Q.shape[-2]"),
+    ("linear", "test_linear", ("weights.T\n", "weights.T + 1\n"), "in_features @ weights.T + 1"),
+    (
+        "rope",
+        "test_rope",
+        ("torch.arange(longest,", "1 + torch.arange(longest,"),
+        "1 + torch.arange(longest, dtype=torch.float64)[:, None] * frequencies",
+    ),
+    (
+        MULTIHEAD,
+        "test_multihead_self_attention",
+        ("(q, k, v, mask)", "(q, k, v)"),
+        "run_scaled_dot_product_attention(q, k, v)",
+    ),
+    (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "k"),
+    (
+        MULTIHEAD,
+        "test_multihead_self_attention_with_rope",
+        ("q, k = turn(q), turn(k)", "q, k, v = turn(q), turn(k), turn(v)"),
+        "turn(v)",
+    ),
+    (
+        MULTIHEAD,
+        "test_multihead_self_attention",
+        ('n (h d)") @ weights[3]', 'n (d h)") @ weights[3]'),
+        'rearrange(heads, "... h n d -> ... n (d h)")',
+    ),
+    (MULTIHEAD, "test_multihead_self_attention", NO_SCALE, 'einsum(Q, K, "... q d, ... k d -> ... q k")'),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("of", "selected", "edit", "marked"),
+    [*MISTAKES[:3], *(pytest.param(*each, marks=pytest.mark.nightly) for each in MISTAKES[3:])],
+)
+def test_whatever_was_selected_the_same_place_is_named(
+    program: Callable[..., Suite], of: str, selected: str, edit: tuple[str, str], marked: str
+) -> None:
+    """By `pytest -k TEST`, by one test clicked in an editor, and by `check PROBLEM`, as by a run of all tests."""
+    suite = program(edit)
+    until = list(suite.problems).index(of) + 1
+    results = [suite.run(test) for test in suite.tests if test.problem in list(suite.problems)[:until]]
+    full = explain(suite, results)
+    _, code, mark = full[0].code
+    assert marked.startswith(code[mark.index("^") : len(mark)].removesuffix(" …"))
+    named = [each for each in results if each.function == selected]
+    assert list_told(explain(suite, named)) == list_told(full)
+    assert list_told(explain(suite, [each for each in named if not each.passed][:1])) == list_told(full)
+    assert list_told(explain(suite, [each for each in results if each.problem == of], 1, {of})) == list_told(full)
+
+
+def list_told(found: list[Finding]) -> list[object]:
+    """What is said, and where, of each place."""
+    return [(each.said, each.file, each.line, each.columns) for each in found if not each.is_of_earlier]
+
+
+def test_where_the_selected_tests_pass_nothing_more_is_run(program: Callable[..., Suite]) -> None:
+    suite = program(("d_k = Q.shape[-1]", "d_k = Q.shape[-1]\n    assert 0"))
+    results = [suite.run(test) for test in suite.tests if test.problem == "softmax"]
+    suite.calls.made.clear()
+    assert explain(suite, results) == []
+    assert not suite.calls.made
+
+
+def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[..., Suite]) -> None:
+    """Without a mask the call raises; with one, it gives wrong numbers."""
+    suite = program(("    if mask is not None:\n        scores", "    if True:\n        scores"), NO_SCALE)
+    masked = next(test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]")
+    (finding,) = explain(suite, [suite.run(masked)])
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_nothing_is_told_of_a_right_program(told: Explain) -> None:
+    assert told(["softmax", ATTENTION]) == []
+
+
+def test_what_is_not_written_is_not_looked_into(told: Explain) -> None:
+    assert told(["linear"], ("    return in_features @ weights.T", "    raise NotImplementedError")) == []
+
+
+def test_tests_of_two_problems_that_lead_to_one_place_are_told_once(told: Explain) -> None:
+    attention, multihead = told([ATTENTION, MULTIHEAD], NO_SCALE)
+    assert attention.said == ("Expected the scaled scores; found the scores.",)
+    assert attention.also == ("all 19 failing tests of Causal multi-head self-attention",)
+    assert "It also explains all 19 failing tests of Causal multi-head self-attention." in attention.lines
+    assert multihead.is_of_earlier
+    assert multihead.said == ("adapters.py:20 explains all 19 failing tests of Causal multi-head self-attention, too.",)
+
+
+def test_another_error_at_a_place_that_is_told_is_told_as_well(told: Explain) -> None:
+    """In half precision the answer is float32; and the vectors of heads, which are not contiguous, have no 9 axes."""
+    answer = "(weights @ V.to(wide)).to(Q.dtype)"
+    attention, heads = told(
+        [ATTENTION, MULTIHEAD], (answer, "(weights @ V.to(wide))[... if Q.is_contiguous() else (0,) * 9]")
+    )
+    assert (attention.file, attention.line, attention.columns) == (heads.file, heads.line, heads.columns)
+    assert "float32" in attention.said[0]
+    assert heads.said[0].startswith("IndexError: too many indices for tensor of dimension ")
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "is_told"),
+    [
+        (3, "the scaled scores", True),
+        (5, "the scaled scores", True),
+        (4, "the scaled scores", False),
+        (3, "the masked, scaled scores", False),
+        (3, "", False),
+    ],
+    ids=["there", "likewise", "elsewhere", "another step", "no number"],
+)
+def test_what_is_told_of_an_earlier_problem_is_a_place_and_what_is_said_there(
+    line: int, step: str, is_told: bool
+) -> None:
+    earlier = Finding(
+        ATTENTION, "", ("Expected",), "adapters.py", 3, likewise=(5,), section="3", step="the scaled scores"
+    )
+    later = Finding(MULTIHEAD, "", ("Expected",), "adapters.py", line, section="3", step=step)
+    assert (find_told(later, [earlier]) is earlier) == is_told
+
+
+def test_a_file_that_cannot_be_imported_is_told_once(told: Explain, tmp_path: Path) -> None:
+    table = f'exec(compile("\\n\\nTABLE = size", "{tmp_path}/cs336_basics/table.py", "exec"))'
+    softmax, *others = told(
+        ["softmax", ATTENTION, "linear", "rope"],
+        ("    x = in_features.to(", f"    {table}\n    x = in_features.to("),
+        ("    return Rotation(d_k", f"    {table}\n    return Rotation(d_k"),
+    )
+    assert (softmax.file, softmax.line) == ("cs336_basics/table.py", 3)
+    assert softmax.said == (
+        "NameError: name 'size' is not defined",
+        "cs336_basics/table.py cannot be imported: no test that needs it can run.",
+    )
+    assert [each.said for each in others] == [
+        ("Scaled dot-product attention could not run: the same file cannot be imported.",),
+        ("Rotary position embedding could not run: the same file cannot be imported.",),
+    ]
+
+
+BY_HAND = """\
+class ByHand(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Q, K, V, *others):
+        ctx.others = others
+        ctx.save_for_backward(Q, K, V)
+        return attend_by_blocks(Q, K, V, *others)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        given = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            loss = (attend_by_blocks(*given, *ctx.others) * gradient).sum()
+        return *torch.autograd.grad(loss, given), None, None
+
+
+def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
+    return ByHand.apply(Q, K, V, mask, block_size)
+
+
+def attend_by_blocks(Q, K, V, mask, block_size):
+"""
+
+
+def test_what_only_a_backward_pass_repeats_of_an_earlier_mistake_is_no_mistake_of_its_own(told: Explain) -> None:
+    blockwise = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n", BY_HAND
+    _, later = told([ATTENTION, "blockwise_attention"], NO_SCALE, blockwise)
+    assert later.said == ("adapters.py:20 explains 21 failing tests of Blockwise attention, too.",)
+
+
+def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain) -> None:
+    own = ('rearrange(heads, "... h n d -> ... n (h d)")', 'rearrange(heads, "... h n d -> ... n (d h)")')
+    attention, again, heads = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
+    assert (attention.problem, attention.also) == (ATTENTION, ())
+    assert (again.problem, again.line, again.proof) == (MULTIHEAD, attention.line, "")
+    assert heads.said == (
+        "Expected the heads side by side; found the same numbers in another order along axis −1: "
+        "0, 8, 16, 1, … in place of 0, 1, 2, 3, ….",
+    )
+    assert heads.proof == "With these two corrected, all 21 failing tests pass."
+
+
+def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(told: Explain) -> None:
+    raises = ("    if mask is not None:\n        scores", "    if True:\n        scores")
+    crash, number = told([ATTENTION], raises, NO_SCALE)
+    assert "AttributeError" in crash.said[0] or "TypeError" in crash.said[0]
+    assert "This raises in every call where `mask` is None, and in no other." in crash.said
+    assert number.said == ("Expected the scaled scores; found the scores.",)
+    assert not set(crash.tests) & set(number.tests)
+
+
+def test_where_no_place_is_proved_it_is_said_in_which_calls_the_answer_is_wrong(told: Explain) -> None:
+    (finding,) = told(
+        [ATTENTION], ("    wide =", "    if Q.ndim == 2:\n        V = V.roll(1, -1) + Q.sum()\n    wide =")
+    )
+    assert finding.said[0].startswith("The answer is wrong in every stored case where `Q`")
+
+
+def test_nan_in_rows_that_see_nothing_is_asked_about_as_that(told: Explain) -> None:
+    (finding,) = told([ATTENTION], ("run_softmax(scores_of(", "torch.softmax(scores_of("))
+    assert "found NaN in" in finding.said[0]
+    assert finding.question.startswith("Which numbers give NaN here: 0 / 0, or −inf − (−inf)?")
+
+
+def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(told: Explain) -> None:
+    own = "def softmax(x, dim, mask=None):\n    return x\n\n\ndef scores_of("
+    edits = (
+        ("def scores_of(", own),
+        ("run_softmax(scores_of(", "torch.softmax(scores_of("),
+        ("mask), -1)", "mask), -2)"),
+    )
+    (of_torch,) = told([ATTENTION], *edits)
+    assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in of_torch.said[0]
+    (of_own,) = told(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
+    assert " This call passes nothing for `mask`. Line " in of_own.said[0]
+    assert of_own.said[0].endswith(" computes the causal mask; nothing uses it.")
+
+
+def test_an_expression_on_several_lines_is_shown_whole(told: Explain) -> None:
+    scores = """einsum(
+        Q,
+        K, "... q d, ... k d -> ... q k",
+    )"""
+    (finding,) = told([ATTENTION], ('einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)', scores))
+    assert finding.code[1:] == (
+        "    scores = einsum(",
+        "             ^^^^^^^",
+        "        Q,",
+        '        K, "... q d, ... k d -> ... q k",',
+        "    )",
+    )
+
+
+def test_a_long_message_ends_with_a_whole_word(told: Explain) -> None:
+    (finding,) = told(["linear"], ("    return in_features @ weights.T", f"    raise ValueError({'word ' * 99!r})"))
+    assert finding.said[0].endswith("word word …")
+
+
+@pytest.mark.parametrize(("how", "lines"), [("what", 1), ("where", 4)])
+def test_an_instructor_says_how_much_is_told(told: Explain, how: str, lines: int) -> None:
+    (finding,) = told([ATTENTION], NO_SCALE, how=how)
+    assert len([*finding.code, *finding.said]) == lines
+    assert bool(finding.file) == (how == "where")
+    assert told([ATTENTION], NO_SCALE, how="tests") == []
+
+
+def test_nothing_that_the_students_code_prints_is_shown(told: Explain, capfd: pytest.CaptureFixture[str]) -> None:
+    def count(most: int) -> int:
+        told([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=most)
+        return capfd.readouterr().out.count("here")
+
+    assert 0 < count(1) < 40  # the tests print, once for each call
+
+
+ADDS_INTO_A_GLOBAL = """\
+STATS = {"calls": 0}
+
+
+def scores_of(Q, K, mask):
+    STATS["calls"] += 1
+"""
+ADDS_INTO_A_CLOSURE = """\
+def scores_of(Q, K, mask):
+    shift = torch.zeros(1, dtype=Q.dtype)
+
+    def add_to_shift(value):
+        shift[...] += value
+
+    add_to_shift(0)
+"""
+
+
+@pytest.mark.parametrize("scores", [ADDS_INTO_A_GLOBAL, ADDS_INTO_A_CLOSURE])
+def test_a_function_that_adds_into_what_is_not_its_own_is_followed(told: Explain, scores: str) -> None:
+    (finding,) = told([ATTENTION], ("def scores_of(Q, K, mask):\n", scores), NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_others(told: Explain) -> None:
+    part = "mask[..., i : i + size, j : j + size])"
+    unmasked = ("    queries, keys = Q.shape[-2]", "    given = mask\n    queries, keys = Q.shape[-2]")
+    never_fills = (part, f"{part[:-1]} if given is not None else None)")
+    fills = ("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask, -9.0)")
+    width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
+    *_, later = told([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
+    assert later.said == ("adapters.py:19 explains 25 failing tests of Blockwise attention, too.",)
+
+
+RAISES = "    if mask is not None:\n        scores", "    if True:\n        scores"
+
+
+def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr("whichline.locate.diagnose.find_unrepeatable", fail)
+    with pytest.raises(IndexError):
+        told([ATTENTION], RAISES, NO_SCALE)
+    errors: list[str] = []
+    (crash,) = told([ATTENTION], RAISES, NO_SCALE, errors=errors)
+    assert "This raises in every call where `mask` is None, and in no other." in crash.said
+    (error,) = errors
+    start = f"The search for what is wrong in {ATTENTION} ended early: IndexError: out of range (test_explain.py:"
+    assert error.startswith(start)
+    assert describe_errors(errors) == [
+        error,
+        "This is not your mistake: please show it to the staff of your course.",
+    ]
+    assert describe_errors([]) == []
+
+
+def test_code_that_cannot_be_imported_twice_is_not_followed(told: Explain) -> None:
+    once = "import math\n", "import math, sys\nassert 'once' not in vars(sys)\nsys.once = True\n"
+    errors: list[str] = []
+    try:
+        assert told([ATTENTION], once, NO_SCALE, errors=errors) == []
+    finally:
+        del sys.once  # type: ignore[attr-defined]
+    (error,) = errors
+    assert "CannotFollowError: the code cannot be imported a second time: AssertionError: " in error
+
+
+def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed(told: Explain) -> None:
+    other = "import math\n", "import math, sys\nFACTOR = 2.0 if 'once' in vars(sys) else 1.0\nsys.once = True\n"
+    errors: list[str] = []
+    try:
+        assert told([ATTENTION], other, (" / math.sqrt(d_k)", " * FACTOR"), errors=errors) == []
+    finally:
+        del sys.once  # type: ignore[attr-defined]
+    (error,) = errors
+    assert "CannotFollowError: the code does something else in test_scaled_dot_product_attention[" in error
+    assert "] when it is imported a second time" in error
+
+
+def test_an_error_of_a_probe_is_none_of_the_students(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("probe")
+
+    monkeypatch.setattr("whichline.locate.probe.Recorder._copy", fail)
+    catches = "    d_k =", "    try:\n        mask = mask\n    except Exception:\n        return None\n    d_k ="
+    with pytest.raises(KeyError, match="probe"):
+        told([ATTENTION], catches, NO_SCALE)
+
+
+def test_a_search_that_takes_long_on_a_students_machine_is_stopped_and_that_is_said(
+    program: Callable[..., Suite],
+) -> None:
+    suite = program(NO_SCALE)
+    results = [suite.run(test) for test in suite.tests if test.problem == ATTENTION]
+    *_, last = find(suite, results, seconds=0.0)
+    assert last.said[-1] == "The search was stopped after 0 s: there may be more to find."
+    (whole,) = find(suite, results)
+    assert whole.said == ("Expected the scaled scores; found the scores.",)

@@ -1,0 +1,102 @@
+"""What is told of code as it is really written: values inside `vmap`, constants, names that are swapped."""
+
+import pytest
+
+from staff.tests.locate.conftest import Explain
+from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
+
+ATTENTION = "scaled_dot_product_attention"
+SCALE = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
+HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
+MAPPED = (
+    HEADS,
+    """def one(q, k, v):
+        scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
+        weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
+        return weights @ v
+    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)""",
+)
+ROTATION_INLINE = (
+    "    rotation = Rotation(d_model // num_heads, theta, max_seq_len)\n",
+    """    d, config = d_model // num_heads, {"theta": 10000.0, "given": theta}
+    base = config["theta"]
+    frequencies = base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    angles = torch.arange(max_seq_len, dtype=torch.float64)[:, None] * frequencies
+    table = torch.stack((angles.cos(), angles.sin())).to(in_features.dtype)
+
+    def rotation(x, positions):
+        cos, sin = table[:, positions]
+        first, second = x[..., 0::2], x[..., 1::2]
+        return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)
+
+""",
+)
+PROJECTED = (
+    f"q, k, v = ({SPLIT})",
+    """q = x @ weights[0]
+    k = x @ weights[1]
+    v = x @ weights[2]
+    q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))""",
+)
+
+
+def test_a_mistake_inside_vmap_is_marked(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, MAPPED, (" / q.shape[-1] ** 0.5", ""))
+    assert list_marks([finding]) == ['torch.einsum("...qd,...kd->...qk", q, k)']
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+    assert finding.proof == "With the scaled scores here, all 19 failing tests pass."
+
+
+def test_a_constant_in_the_place_of_a_number_of_the_adapter_is_told(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, ROTATION_INLINE)
+    assert list_marks([finding]) == ['config["theta"]']
+    assert finding.said == ("Expected `theta`, 100; found 10000.",)
+    assert finding.question == "How does this number come from the adapter to this line?"
+
+
+def test_two_names_that_are_swapped_are_told_together(find_alone: Explain) -> None:
+    (finding,) = find_alone(MULTIHEAD, ("q, k, v = (", "q, v, k = ("))
+    assert list_marks([finding]) == ["v"]
+    assert finding.said == ("Expected the values of each head; found the keys of each head: the two are swapped.",)
+
+
+def test_one_mistake_in_four_places_is_told_in_all_of_them(find_alone: Explain) -> None:
+    found = find_alone(MULTIHEAD, PROJECTED, ("@ weights[3].T", "@ weights[3]"))
+    assert list_marks(found) == ["x @ weights[0]", 'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]']
+    assert found[0].likewise == tuple(found[0].line + i for i in (1, 2))
+    assert found[1].proof == "With all of these corrected, all 22 failing tests pass."
+
+
+def test_a_step_too_many_for_the_values_is_told_where_it_is_called(find_alone: Explain) -> None:
+    found = find_alone(MULTIHEAD, ("q, k = turn(q), turn(k)", "q, k, v = turn(q), turn(k), turn(v)"))
+    assert list_marks(found) == ["turn(v)"]
+    assert "this step should not be here" in found[0].said[0]
+
+
+@pytest.mark.parametrize("kept", ["_TABLES[d]", "_TABLES.get(d)"])
+def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explain, kept: str) -> None:
+    cache = (
+        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
+        f"        self.table = find_table(d, angles)\n        self.cos, self.sin = self.table\n\n"
+        "_TABLES = {}\n\n"
+        "def find_table(d, angles):\n"
+        "    if d not in _TABLES:\n"
+        "        _TABLES[d] = torch.stack((angles.cos(), angles.sin()))\n"
+        f"    return {kept}\n\n"
+        "class Rotation(Rotation):\n",
+    )
+    (finding,) = find_alone("rope", cache)
+    assert list_marks([finding]) == [kept]
+    assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
+
+
+def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find_alone: Explain) -> None:
+    split = (
+        f"q, k, v = ({SPLIT})",
+        """def split(t):
+        return rearrange(t, "... n (h d) -> ... h n d", h=num_heads)
+    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)""",
+    )
+    (finding,) = find_alone(MULTIHEAD, split)
+    assert (list_marks([finding]), finding.line) == (["x @ weights[1].T"], 59)
+    assert finding.said == ("Expected the values; found the keys.",)
