@@ -24,6 +24,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
+DEEPEST = 64  # calls in calls that are told apart
 UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # what makes numbers that nobody counts on
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
 ARRAYS = (
@@ -175,9 +176,9 @@ class Recorder:
         return self._look_at_tensors(place, value)
 
     def _count_calls(self, frame: FrameType | None) -> int:
-        """Count how many calls deep a frame is."""
+        """Count how many calls deep a frame is, up to `DEEPEST`: an endless recursion would count its calls for hours."""
         depth = 0
-        while frame and frame is not self._outermost:
+        while frame and frame is not self._outermost and depth < DEEPEST:
             frame, depth = frame.f_back, depth + 1
         return depth
 
