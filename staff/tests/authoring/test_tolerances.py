@@ -24,6 +24,7 @@ def suite() -> Suite:
     return both_suites(ROOT)
 
 
+@pytest.mark.nightly  # `staff verify`, which the gate runs, shows that they pass at all
 @pytest.mark.parametrize("style", RIGHT_STYLES)
 def test_right_programs_need_a_tenth_of_three_digits_and_half_of_the_last_ones(
     style: str, suite: Suite, monkeypatch: pytest.MonkeyPatch

@@ -45,7 +45,7 @@ FAULTS = {
 MOST = 0.08  # that softmax earns which computes nothing: one that is 1 everywhere is right where there is one number
 
 IN_TIME, TWO_DAYS_LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  # as Gradescope writes it
-LATE, EXTENDED, MAILED, GROUP = 8, 2, 7, 11  # numbers of students
+LATE, EXTENDED, MAILED, GROUP = 8, 2, 7, 5  # numbers of students
 
 
 class Work(NamedTuple):
@@ -105,7 +105,7 @@ class Student:
 
 
 def make_class(start: Path, folder: Path) -> list[Student]:
-    """Make up a dozen students.
+    """Make up nine students.
 
     Args:
         start: the tree that they received.
@@ -126,23 +126,16 @@ def make_class(start: Path, folder: Path) -> list[Student]:
     def tree(name: str) -> Work:
         return Work(name, write_tree(name, folder), CLASS[name].points)
 
-    attacks = [write_attack(id, folder) for id in ("frame_walk", "climbing_archive")]
-    hostile = [Work(f"hostile: {path.name}", path, MOST, MOST, hostile=True) for path in attacks]
+    attack = write_attack("frame_walk", folder)
     works = [
         Work("nothing written", start, 0, 0),
         Work("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
-        *(
-            tree("01_flat_files"),
-            faulty("scores not divided by √d_k"),
-            hostile[0],
-            Work("every bonus problem", EVERYTHING, ALL),
-        ),
-        *(
-            tree("02_src_layout"),
-            faulty("ε = 1e-9 in the denominator of softmax"),
-            hostile[1],
-            tree("20_bonus_modules"),
-        ),
-        *(tree("05_adapters_in_tests"), faulty("causal mask off by one")),
+        Work(f"hostile: {attack.name}", attack, MOST, MOST, hostile=True),
+        faulty("scores not divided by √d_k"),
+        Work("every bonus problem", EVERYTHING, ALL),
+        faulty("ε = 1e-9 in the denominator of softmax"),
+        tree("01_flat_files"),
+        tree("05_adapters_in_tests"),
+        faulty("causal mask off by one"),
     ]
     return [Student(number, work) for number, work in enumerate(works, start=1)]
