@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -37,6 +39,12 @@ def test_help_begins_with_what_students_need_daily() -> None:
     assert [line.split()[0] for line in lines[:4]] == ["check", "hint", "debug", "submit"]
     assert lines[5] == "Now and then:"
     assert CliRunner().invoke(staff, ["--help"]).output.count("Commands:\n") == 1
+
+
+def test_the_version_is_told_outside_of_an_assignment_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whichline", "--version"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"whichline {version('whichline')}\n", "")
 
 
 def test_help_without_a_command_that_a_course_has_taken_away() -> None:

@@ -90,8 +90,10 @@ def _list_more() -> dict[str, tuple[str, str]]:
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        package = this_assignment().package
-        click.echo(f"{package} {version(package)}, whichline {version('whichline')}")
+        packages = ["whichline"]
+        with suppress(AssignmentError):  # outside of an assignment this is a tool like others
+            packages.insert(0, this_assignment().package)
+        click.echo(", ".join(f"{package} {version(package)}" for package in packages))
         context.exit()
 
 
@@ -113,7 +115,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version of the assignment.",
+    help="Show the version, and that of the assignment.",
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
