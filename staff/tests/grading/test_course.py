@@ -200,7 +200,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     write_all(new, Course(), ada=2.0, alan=3.0)
     run("rescore")
     shutil.copytree(new, old)
-    assert "No grade changed" in run("diff", "old", "results")
+    assert "No grade changed" in run("rescore", "--against", "old")
     edit(tree, ASSIGNMENT, "points = 15", "points = 17")
     edit(tree, ASSIGNMENT, "points = 2", "points = 4")
     edit(tree, COURSE, "# [late]", "late.percent = 10 #")
@@ -210,7 +210,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
     assert ada["maximum"] == f"{MAXIMUM + 2:g}"
     assert (new / "ada" / "feedback.md").read_text().splitlines()[0].endswith(f"of {MAXIMUM + 2:g} points")
-    for said in (printed, run("diff", "old", "results")):
+    for said in (printed, run("rescore", "--against", "old")):
         assert "other weights" in said
         assert f"softmax {worth / 2:.4g} → {worth:.4g}" in said  # of alan, who has all of it
         assert f"maximum {MAXIMUM:g} → {MAXIMUM + 2:g}" in said
@@ -220,7 +220,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
         gradebook.add(graded("ada", 3.0, "b" * 64))
         gradebook.add(replace(graded("alan", 1.0), suite="f" * 64, started=GRADING.started + timedelta(days=1)))
     assert "Graded by an earlier suite than the others, so grade again: ada" in run("rescore")
-    printed = run("diff", "old", "results")
+    printed = run("rescore", "--against", "old")
     assert "other work counts" in printed
     assert "test_softmax[2], test_softmax[3] and 2 more" in printed
 
