@@ -93,7 +93,7 @@ def grade(
             if not suite.release.folder:
                 console.print(Text(describe_rehearsal(), "bold red"))
             console.print(*([Text("No submission runs")] if answers else _list_layer(sandbox)), sep="\n")
-            if sandbox.achieved.leaves_marks and layer != "process":
+            if sandbox.achieved.leaves_marks:
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with show_progress(console) as show:
@@ -187,7 +187,7 @@ def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     if (count := len(find_work(paths, platform))) > 1:
         raise click.ClickException(
             f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
-            "of its own; with --sandbox process they are graded all the same"
+            f"of its own, and judge them together with {ANSWERS_OPTION}"
         )
 
 
