@@ -39,6 +39,10 @@ show one two
 show --layer x
 staff nothing
 staff findings
+staff comment ada x
+staff overrule ada --because x
+staff diff FOLDER/graded FOLDER/graded
+staff fixtures --check
 staff grade
 staff grade FOLDER/none.zip
 staff grade FOLDER --jobs 0
@@ -49,23 +53,22 @@ staff grade FOLDER --attempt best
 staff report FOLDER/none
 staff report FOLDER/damaged
 staff report FOLDER/damaged-later
-staff overrule
-staff overrule ada --because x --out FOLDER
-staff overrule ada --because x --out FOLDER/damaged
+staff adjust
+staff adjust ada --because x --out FOLDER
+staff adjust ada --waive --because x --out FOLDER/damaged
 staff adjust ada softmax
 staff adjust ada softmax 1 --because x --out FOLDER/none
 staff adjust ada softmax 1 --because x --out FOLDER/damaged
 staff rescore --out FOLDER/none
 staff rescore --out FOLDER/damaged-later
 staff rescore FOLDER/graded
-staff diff FOLDER/graded
-staff diff FOLDER FOLDER/graded
-staff diff FOLDER/graded FOLDER/graded
+staff rescore --against FOLDER --out FOLDER/graded
+staff rescore --against FOLDER/graded --out FOLDER/graded
+staff grade FOLDER --answers FOLDER/none
+staff grade FOLDER --answers FOLDER FOLDER/none
+staff grade --answers FOLDER FOLDER/graded
 staff reproduce FOLDER
 staff reproduce FOLDER test_softmax --sandbox docker
-staff fixtures --new-secret
-staff fixtures softmax/1e
-staff fixtures --check softmax/1d softmax/1e
 staff new-course
 staff new-course FOLDER/text.zip
 staff new-course FOLDER/text.zip/course
@@ -77,6 +80,7 @@ staff handout FOLDER/text.zip
 staff handout FOLDER/new --since FOLDER/none.zip
 staff handout FOLDER/new --since FOLDER/text.zip
 staff verify everything
+staff verify everything --write
 """
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from whichline.cli import Commands
 from whichline.cli import main as cs336
-from whichline_grader.cli import staff
+from whichline_grader.cli import GONE, staff
 
 
 @pytest.mark.parametrize("group", [cs336, staff], ids=["cs336", "staff"])
@@ -27,6 +27,13 @@ def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
 def test_a_misspelt_command_is_told_which_is_meant() -> None:
     output = CliRunner().invoke(cs336, ["chekc"]).output
     assert output.endswith("Error: No command is called chekc: is it check?\n")
+
+
+@pytest.mark.parametrize("name", ["comment", "diff", "feedback", "findings", "fixtures", "overrule"])
+def test_a_command_that_is_gone_says_what_takes_its_place(name: str) -> None:
+    assert CliRunner().invoke(staff, [name, "x"]).output.splitlines()[-1] == f"Error: `{name}` is gone: {GONE[name]}."
+    assert name not in staff.list_commands(click.Context(staff))
+    assert len(staff.list_commands(click.Context(staff))) == 11
 
 
 def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:

@@ -7,8 +7,12 @@ import click
 from whichline.cli import Commands
 
 GONE = {
+    "comment": "`adjust STUDENT --because TEXT` tells a student something",
+    "diff": "`rescore --against OLD` says whose grade changed",
     "feedback": "`rescore` writes feedback.md again, and `report` a page for each student",
     "findings": "`grade` and `rescore` write findings.csv",
+    "fixtures": "`verify --write` writes the stored cases, and `verify` recomputes them",
+    "overrule": "`adjust STUDENT [PROBLEM] --waive --because TEXT` counts what violates the rules",
 }
 
 
@@ -24,10 +28,7 @@ class Staff(Commands):
 @click.group(
     cls=Staff,
     lazy={
-        "adjust": ("whichline_grader.grading.regrade:adjust", "Add points, or take some, after a regrade request."),
-        "comment": ("whichline_grader.grading.regrade:comment", "Tell one student something; no points change."),
-        "diff": ("whichline_grader.grading.regrade:diff", "Say whose grade changed, and why."),
-        "fixtures": ("whichline_grader.release.verify:fixtures", "Write the stored cases, or check them."),
+        "adjust": ("whichline_grader.grading.regrade:adjust", "Tell a student something, or change points."),
         "grade": ("whichline_grader.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("whichline_grader.release.commands:gradescope", "Write the autograder that Gradescope runs."),
         "handout": ("whichline_grader.release.commands:handout", "Write what students receive, and try it."),
@@ -39,11 +40,10 @@ class Staff(Commands):
             "whichline_grader.release.new_course:new_course",
             "Make the folder of what a course keeps to itself.",
         ),
-        "overrule": ("whichline_grader.grading.regrade:overrule", "Clear a false positive of the rules."),
         "report": ("whichline_grader.grading.pages:report", "Write pages: one of the class, one for each student."),
         "reproduce": ("whichline_grader.grading.commands:reproduce", "Run one test of one submission again."),
-        "rescore": ("whichline_grader.grading.regrade:rescore", "Score recorded results with other weights."),
-        "verify": ("whichline_grader.release.verify:verify", "Test the suites before a release."),
+        "rescore": ("whichline_grader.grading.regrade:rescore", "Score recorded results again, and compare."),
+        "verify": ("whichline_grader.release.verify:verify", "Test the suites, or write their cases."),
         "who": ("whichline_grader.grading.regrade:who", "Say who lost points on a test, and why."),
     },
 )

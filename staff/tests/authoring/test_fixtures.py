@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -26,6 +27,7 @@ from whichline_grader.authoring import stored_cases
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.spec import Adapter, reference_of
 from whichline_grader.authoring.stored_cases import check_fixtures, write_fixtures
+from whichline_grader.cli import staff
 
 FIXTURES = ROOT / "fixtures"
 SPECS = [
@@ -67,7 +69,7 @@ def test_writing_twice_gives_the_same_bytes(written: Path, tmp_path: Path) -> No
 def test_a_stray_case_is_named_and_removed(folder: Path) -> None:
     shutil.copy(folder / "attention/one.safetensors", folder / "attention/three.safetensors")
     assert list(check_fixtures(folder, SPECS)) == [
-        "attention/three: no case of this name is known; `staff fixtures` removes the file"
+        "attention/three: no case of this name is known; `staff verify --write` removes the file"
     ]
     write_fixtures(folder, SPECS)
     assert list(check_fixtures(folder, SPECS)) == []
@@ -271,6 +273,20 @@ def test_an_answer_of_whole_numbers_is_exact(tmp_path: Path, monkeypatch: pytest
     ):
         with pytest.raises(WrongAnswer, match=said):
             case.check(answer)
+
+
+def test_the_command_writes_the_cases_of_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("adapters.py", "assignment.toml", "cs336_basics", "problems", "staff", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(FIXTURES, tmp_path / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    for name in ("linear/3d", "softmax/1d"):
+        Path("fixtures", f"{name}.safetensors").unlink()
+    finished = CliRunner().invoke(staff, ["verify", "linear", "--write"])
+    assert "1 of 4 public cases written, in" in finished.output
+    assert "\n0 of 4 hidden cases written, in" in finished.output
+    assert load_file("fixtures/linear/3d.safetensors").keys() == load_file(FIXTURES / "linear/3d.safetensors").keys()
+    assert not Path("fixtures/softmax/1d.safetensors").exists()
 
 
 def test_everything_that_is_wrong_with_some_cases_is_said(tmp_path: Path) -> None:

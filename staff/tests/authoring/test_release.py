@@ -74,7 +74,7 @@ def cases(tmp_path: Path) -> Path:
 def test_hidden_cases_of_another_release_are_refused(cases: Path) -> None:
     check_hidden_cases(Release(rehearsal().secret, cases.parent))
     with pytest.raises(
-        AssignmentError, match=r"not drawn from this release's secret; run `uv run cs336 staff fixtures --hidden`"
+        AssignmentError, match=r"not drawn from this release's secret; run `uv run cs336 staff verify --write`"
     ):
         check_hidden_cases(Release(b"abc", cases.parent))
 
@@ -92,7 +92,7 @@ def test_a_public_case_that_is_missing_is_named(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "fixtures", tmp_path / "fixtures")
     check_public_cases(tmp_path)
     (tmp_path / "fixtures/softmax/1d.safetensors").unlink()
-    message = r"^fixtures/softmax/1d.safetensors is missing; run `uv run cs336 staff fixtures`$"
+    message = r"^fixtures/softmax/1d.safetensors is missing; run `uv run cs336 staff verify --write`$"
     with pytest.raises(AssignmentError, match=message):
         check_public_cases(tmp_path)
 

@@ -46,16 +46,6 @@ SCALE = (
     "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
 )
 UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
-NO_MASK = (
-    FUNCTIONAL,
-    "weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)",
-    "weights = attention_weights(at_least_float32(Q), at_least_float32(K))",
-)
-RAISES = (
-    FUNCTIONAL,
-    "    check_attention_arguments(Q, K, V, mask)\n    weights",
-    "    assert mask is None\n    weights",
-)
 BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
 DIRECTION = (
     FUNCTIONAL,
@@ -74,6 +64,11 @@ DOUBLED = (
     "scores = 2 * attention_scores(Q, K, mask)",
 )
 PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
+NOT_WRITTEN = (
+    "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
+    "    raise NotImplementedError\n    weights",
+)
+INLINE = "lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v"
 
 
 @pytest.fixture(scope="module")
@@ -104,81 +99,42 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
     return {problem: round(x, 2) for problem, x in points.items() if x}
 
 
+# Edits, and the problems that lose points; where a mistake is in one early function, `test_paid_for_once.py` tries it.
+PAID = {
+    "scores": ([UNSCALED], {"scaled_dot_product_attention"}),
+    "module": ([DOUBLED], {"attention_module"}),
+    "three": ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
+    "and its own": ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
+    "and the rope is made with another theta": ([DIRECTION, THETA], {"rope", "multihead_self_attention"}),
+    "and the rope is made too short": ([DIRECTION, SHORT], {"rope", "multihead_self_attention"}),
+}
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("edits", "problems"),
-    [
-        ([BASE_2], {"softmax"}),
-        ([SCALE], {"scaled_dot_product_attention"}),
-        ([UNSCALED], {"scaled_dot_product_attention"}),
-        ([NO_MASK], {"scaled_dot_product_attention"}),
-        ([RAISES], {"scaled_dot_product_attention"}),
-        ([BIAS], {"linear"}),
-        ([DIRECTION], {"rope"}),
-        ([DOUBLED], {"attention_module"}),
-        ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
-        ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
-        ([DIRECTION, THETA], {"rope", "multihead_self_attention"}),
-        ([DIRECTION, SHORT], {"rope", "multihead_self_attention"}),
-    ],
-    ids=[
-        "softmax",
-        "attention",
-        "scores",
-        "mask ignored",
-        "exception",
-        "linear",
-        "rope",
-        "module",
-        "three",
-        "and its own",
-        "and the rope is made with another theta",
-        "and the rope is made too short",
-    ],
-)
-def test_a_mistake_is_paid_for_in_its_own_problem(
-    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], problems: set[str]
-) -> None:
+@pytest.mark.parametrize("mistake", PAID)
+def test_a_mistake_is_paid_for_in_its_own_problem(suite: GradedSuite, sandbox: Sandbox, mistake: str) -> None:
+    edits, problems = PAID[mistake]
     assert find_lost(suite, sandbox, edit(*edits)).keys() == problems
 
 
+CALL = (f"{NN}/attention.py", "scaled_dot_product_attention(Q, K, V,")
+# Edits, and the problems in which staff are told so: nobody can say which of two attentions is meant.
+ALONE = {
+    "not written": ([(FUNCTIONAL, *NOT_WRITTEN)], ()),
+    "written again": ([SCALE, (*CALL, f"({INLINE})(Q, K, V,")], ("multihead_self_attention",)),
+}
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("edits", "loses", "told"),
-    [
-        (
-            [
-                (
-                    FUNCTIONAL,
-                    "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
-                    "    raise NotImplementedError\n    weights",
-                )
-            ],
-            4.0,
-            (),
-        ),  # not written
-        (
-            [
-                SCALE,
-                (
-                    f"{NN}/attention.py",
-                    "scaled_dot_product_attention(Q, K, V,",
-                    "(lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v)(Q, K, V,",
-                ),
-            ],
-            4.0,
-            ("multihead_self_attention",),
-        ),  # attention written a second time, where nobody can say which of the two is meant
-    ],
-    ids=["not written", "inline"],
-)
+@pytest.mark.parametrize("what", ALONE)
 def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
-    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], loses: float, told: tuple[str, ...]
+    suite: GradedSuite, sandbox: Sandbox, what: str
 ) -> None:
-    problem = "multihead_self_attention"
+    edits, told = ALONE[what]
     results, notes, _ = grade_one(suite, sandbox, edit(*edits))
-    assert math.fsum(each.maximum - each.points for each in results if each.problem == problem) > loses
-    assert notes.alone == told  # to staff
+    own = (each for each in results if each.problem == "multihead_self_attention")
+    assert math.fsum(each.maximum - each.points for each in own) > 4
+    assert notes.alone == told
 
 
 SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")

@@ -94,7 +94,7 @@ def test_decisions_are_a_text_that_people_edit(out):
     before = float(row(out)["softmax"])
     assert "Whose grade changed" in succeed("rescore", "--out", out)
     assert float(row(out)["softmax"]) == pytest.approx(before + 1.05, abs=1e-3)
-    succeed("comment", "alan", "Nice einsum.", "--out", out)
+    succeed("adjust", "alan", "--because", "Nice einsum.", "--out", out)
     assert (out / "decisions.toml").read_text().startswith(by_hand)
 
 
@@ -162,10 +162,10 @@ def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_f
     now = row(out)
     assert "No grade changed" in command("rescore", "--out", out).output
     assert row(out) == now
-    said = " ".join(command("diff", old, out).output.replace("│", " ").split())
+    said = " ".join(command("rescore", "--against", old, "--out", out).output.replace("│", " ").split())
     assert "softmax: +0.5 points by staff: agreed" in said
     assert "other weights" not in said
-    command("diff", out, old)
+    command("rescore", "--against", out, "--out", old)
     (changed,) = changes(old)
     assert changed["why"].startswith("no more softmax: +0.5 points by staff: agreed; softmax ")
 
@@ -188,7 +188,7 @@ def test_names_are_those_of_the_roster(out):
 
 def test_a_comment_is_read_and_changes_no_points(out):
     before = row(out)
-    succeed("comment", "ada", "Nice einsum.", "--out", out)
+    succeed("adjust", "ada", "--because", "Nice einsum.", "--out", out)
     assert row(out) == before | {"notes": f"From staff: Nice einsum.; {before['notes']}"}
     assert "From staff: Nice einsum." in (out / "ada" / "feedback.md").read_text()
     assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
@@ -268,11 +268,16 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
         ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
         ("adjust ada softmax half --because x", "'half' is not a valid float"),
-        ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
-        ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
-        ("overrule kurt rope --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
-        ("comment ada ' '", "expected a text for the student, got nothing"),
-        ("overrule kurt", "Missing option '--because'"),
+        ("adjust nobody --waive --because x", "no student or submission is called nobody; grades.csv lists the names"),
+        (
+            "adjust ada --waive --because x",
+            "ada has a violation of the rules in no problem, expected one in some problem",
+        ),
+        ("adjust kurt rope --waive --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
+        ("adjust ada --because ' '", "expected a text for the student, got nothing"),
+        ("adjust kurt --waive", "Missing option '--because'"),
+        ("adjust ada softmax --because x", "expected points for softmax, such as +0.5, or else --waive"),
+        ("adjust ada softmax 1 --waive --because x", "expected points for softmax, such as +0.5, or else --waive"),
     ],
 )
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
@@ -294,7 +299,7 @@ def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatc
     results = tmp_path / "results"
     grade_in_batch(tmp_path, *students).close()
     succeed("adjust", "student3", "softmax", "+0.5", "--because", "agreed", "--out", results)
-    succeed("comment", "student5", "Nice einsum.", "--out", results)
+    succeed("adjust", "student5", "--because", "Nice einsum.", "--out", results)
     before = rows(results / "grades.csv")
     for lost in (Path.unlink, lambda path: path.write_bytes(b"")):
         lost(results / "gradebook.sqlite")
@@ -319,7 +324,7 @@ def told(problem: object) -> Notes:
 def test_a_finding_that_is_none_stops_no_command(out, problem):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(replace(graded("eve", 1.0), notes=told(problem)))
-    for words in ("rescore --out", "report", "comment eve x --out"):
+    for words in ("rescore --out", "report", "adjust eve --because x --out"):
         succeed(*words.split(), out)
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         eve = gradebook.of("eve")
@@ -341,7 +346,7 @@ def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, m
     change = f"{column} = {damage.format(column, column)}"
     with sqlite3.connect(results / "gradebook.sqlite") as connection:
         connection.execute(f"UPDATE attempt SET {change} WHERE submission = 'eve.py'")  # noqa: S608
-    commands = [("rescore", "--out"), ("report",), ("comment", "ada", "x", "--out")]
+    commands = [("rescore", "--out"), ("report",), ("adjust", "ada", "--because", "x", "--out")]
     for arguments in commands[: 2 if column == "texts" else 3]:  # of others, a comment reads no texts
         finished = command(*arguments, results)
         assert (finished.exit_code, finished.output.count("\n")) == (1, 1)
@@ -391,7 +396,7 @@ def test_three_people_decide_beside_a_running_grade_and_nothing_is_lost(tmp_path
 
     def decide(name: str) -> None:
         for number in range(10):
-            succeed("comment", name, f"{name} reads {number}.", "--out", results)
+            succeed("adjust", name, "--because", f"{name} reads {number}.", "--out", results)
         succeed("rescore", "--out", results)
 
     grading = fork.Process(target=grade_on)

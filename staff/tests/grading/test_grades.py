@@ -186,6 +186,16 @@ def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_pa
     assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.2f} of 3 points")
 
 
+def test_of_two_hundred_students_with_three_attempts_each_the_best_counts(tmp_path):
+    attempts = [graded(f"student{n}_{n}_{i}_hw", (n + i) % 4, f"{n:032}{i:032}") for i in range(3) for n in range(200)]
+    found = write_all(tmp_path, Course(attempt="best"), *attempts)
+    expected = {str(n): (max((n + i) % 4 for i in range(3)), 3) for n in range(200)}
+    assert {grade.student.key: (grade.points, grade.attempts) for grade in found} == expected
+    assert {key: float(row["grade"]) for key, row in rows(tmp_path / "grades.csv").items()} == {
+        key: points for key, (points, _) in expected.items()
+    }
+
+
 @pytest.mark.parametrize(("percent", "points"), [(10, 2.7), (50, 2.0)])
 def test_the_best_attempt_is_the_best_after_what_lateness_costs(tmp_path, percent, points):
     late = graded("ada", 3.0, "b" * 64, DUE + timedelta(hours=1))

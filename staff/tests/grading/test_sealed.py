@@ -1,7 +1,8 @@
 """Tests run again on what was answered, and none of a submission's code does."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import json
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,13 @@ import pytest
 
 from staff.tests import ROOT
 from staff.tests.attacks.grade import only
-from whichline_grader.grading.batch import grade
+from whichline_grader.grading.batch import How, grade
 from whichline_grader.grading.gradebook import Gradebook
-from whichline_grader.grading.one_submission import grade_one
-from whichline_grader.grading.processes import ANSWERS
-from whichline_grader.grading.questions import Sealed, read_sealed
+from whichline_grader.grading.processes import ANSWERS, NoSandbox
+from whichline_grader.grading.questions import Provenance
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Process, Sandbox, start
-from whichline_grader.sandbox.submission import Submission, take_in
+from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.submission import take_in
 
 pytestmark = pytest.mark.slow
 WRONG = """
@@ -35,45 +35,6 @@ def run_rope(*arguments, **more):
 def sandbox() -> Iterator[Sandbox]:
     with start("bubblewrap") as sandbox:
         yield sandbox
-
-
-class Closed(Sandbox):
-    """Gives no worker."""
-
-    def __init__(self) -> None: ...
-
-    def fork(self, *_: object, **__: object) -> Process:
-        raise AssertionError("a worker was asked for")
-
-
-def read(record: bytes, suite: GradedSuite) -> Sealed | None:
-    return read_sealed(record, suite.questions, suite.asked_sha256)
-
-
-def test_results_from_the_record_are_those_of_the_run(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
-    files = dict(take_in(ROOT).files)
-    submission = Submission("x", files | {"adapters.py": files["adapters.py"] + WRONG.encode()}, "adapters")
-    tests = [test.name for test in graded_suite.suite.tests if test.problem in ("softmax", "linear", "rope")]
-    suite = only(graded_suite, tests)
-    results, notes, sealed = grade_one(suite, sandbox, submission)
-    record = sealed.as_bytes(suite.asked_sha256)
-    assert len(record) < 2 << 20
-    again, noted, resealed = grade_one(suite, Closed(), submission, read(record, suite))
-    assert [replace(result, seconds=0) for result in again] == [replace(result, seconds=0) for result in results]
-    assert noted == notes
-    assert "dim" in notes.stdout
-    assert resealed.as_bytes(suite.asked_sha256) == record
-
-
-def test_what_is_no_record_of_these_questions_is_as_good_as_none(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
-    tests = only(graded_suite, {"test_softmax[1d]"})
-    _, _, sealed = grade_one(tests, sandbox, take_in(ROOT))
-    record = sealed.as_bytes(graded_suite.asked_sha256)
-    assert read(record, graded_suite)
-    for damaged in (b"", b"x", record[:-20], record[:50]):
-        assert read(damaged, graded_suite) is None
-    others = replace(graded_suite, questions={**graded_suite.questions, "one more": []})
-    assert read(record, others) is None
 
 
 NOISE = """
@@ -96,22 +57,99 @@ def test_a_record_that_is_much_larger_than_that_of_right_answers_is_not_kept(
     assert record.stat().st_size < tests.record_bytes < 3_000_000
 
 
-def test_where_a_test_has_changed_nothing_is_asked_again(
-    graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path
-) -> None:
-    tests = only(graded_suite, {"test_softmax[1d]", "test_softmax[2d-first-dim]", "test_hidden_softmax[square]"})
-    (tmp_path / "wrong.py").write_text((ROOT / "adapters.py").read_text() + WRONG)
-    out = tmp_path / "results"
-    grade(tests, sandbox, [tmp_path / "wrong.py"], out)
-    assert len(list((out / ANSWERS).iterdir())) == 1
-    changed = replace(tests, suite=replace(tests.suite))
+def read_all(out: Path) -> dict[str, object]:
+    """All that a class is told, but for the times."""
+    told: dict[str, object] = {path.parent.name: path.read_text() for path in out.glob("*/feedback.md")}
+    for path in out.glob("*/results.json"):
+        told[str(path.parent)] = json.loads(path.read_text()) | {"extra_data": None}
+    return {name.removeprefix(str(out)): each for name, each in told.items()} | {"": (out / "grades.csv").read_text()}
+
+
+@pytest.fixture(scope="module")
+def class_of_four(
+    graded_suite: GradedSuite, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[GradedSuite, list[Path], Path]:
+    """A suite, four submissions, two of which are the same, and results of two machines that graded two each."""
+    folder = tmp_path_factory.mktemp("class")
+    suite = only(graded_suite, {"test_softmax[1d]", "test_softmax[2d-first-dim]", "test_hidden_softmax[square]"})
+    paths = [folder / f"{name}.py" for name in ("ada", "alan", "grace", "kurt")]
+    for path, added in zip(paths, ("", WRONG, WRONG, "def run_softmax(:"), strict=True):
+        path.write_text((ROOT / "adapters.py").read_text() + added)
+    for number, part in enumerate((paths[:2], paths[2:])):
+        assert not grade(suite, sandbox, part, folder / f"part-{number}").faults
+    return suite, paths, folder
+
+
+def test_a_class_graded_on_two_machines_is_judged_on_a_third_as_on_one(class_of_four, sandbox: Sandbox) -> None:
+    suite, paths, folder = class_of_four
+    answers = tuple(sorted(folder.glob(f"part-*/{ANSWERS}")))
+    assert len(answers) == 2
+    assert not grade(suite, sandbox, paths, folder / "single").faults
+    assert not grade(suite, NoSandbox(), paths, folder / "merged", How(jobs=2, answers=answers)).faults
+    merged = read_all(folder / "merged")
+    assert merged == read_all(folder / "single")
+    assert "Traceback" not in str(merged)
+    assert "in_features.ndim" in str(merged)
+
+
+def claim(**what: object) -> Callable[[bytes, bytes], bytes]:
+    """Have a record say that it belongs to something else."""
+
+    def change(own: bytes, _: bytes) -> bytes:
+        head, _, rest = own.partition(b"\n")
+        return json.dumps(Provenance(*json.loads(head))._replace(**what)).encode() + b"\n" + rest  # type: ignore[arg-type]
+
+    return change
+
+
+SPOILED = {
+    "another submission": (lambda own, other: other, "has the answers of another submission; copy it again"),
+    "cut": (lambda own, other: b"[1", "is damaged; copy it again"),
+    "cut later": (
+        lambda own, other: own[:-20],
+        "its answers do not hold all that it is asked; `grade` without --answers",
+    ),
+    "another seed": (claim(seed=1), "answers hidden cases of another secret; grade it with that of this course"),
+    "another suite": (claim(asked="x"), "was written with another suite, or with other limits, another Python or "),
+}
+
+
+def test_where_a_test_has_changed_nothing_is_asked_again(class_of_four, sandbox: Sandbox) -> None:
+    suite, (_, alan, *_), folder = class_of_four
+    changed = replace(suite, suite=replace(suite.suite))
     vars(changed)["sha256"] = "of a suite in which a test has changed"  # a cached property
-    with ExitStack() as stack:
-        closed = Closed()
-        closed.achieved = sandbox.achieved
-        done = grade(changed, closed, [tmp_path / "wrong.py"], out)
-        assert (done.already, done.faults) == (0, {})
-        gradebook = stack.enter_context(Gradebook(out / "gradebook.sqlite"))
-        grading = gradebook.of("wrong.py")
+    done = grade(changed, NoSandbox(), [alan], folder / "part-0")
+    assert (done.already, done.faults) == (0, {})
+    with Gradebook(folder / "part-0" / "gradebook.sqlite") as gradebook:
+        grading = gradebook.of("alan.py")
     assert grading
-    assert grading.suite == changed.sha256
+    assert (grading.suite, grading.layer) == (changed.sha256, str(sandbox.achieved))
+
+
+@pytest.mark.parametrize("how", ["missing", *SPOILED])
+def test_answers_that_are_no_ones_are_named_and_nobody_else_suffers(class_of_four, tmp_path: Path, how: str) -> None:
+    suite, (ada, alan, *_), folder = class_of_four
+    answers = Path(shutil.copytree(folder / "part-0" / ANSWERS, tmp_path / "answers"))
+    own, other = (answers / take_in(path).sha256 for path in (ada, alan))
+    change, said = SPOILED.get(how, (None, "its answers are in no folder of --answers; "))
+    own.write_bytes(change(own.read_bytes(), other.read_bytes())) if change else own.unlink()
+    done = grade(suite, NoSandbox(), [ada, alan], tmp_path / "out", How(answers=(answers,)))
+    assert done.faults.keys() == {"ada.py"}
+    assert said in done.faults["ada.py"]
+    assert "\n" not in done.faults["ada.py"]
+    assert (tmp_path / "out" / "alan.py" / "feedback.md").exists()
+    others = replace(suite, questions={**suite.questions, "one more": []})
+    assert others.provenance_of("x") != suite.provenance_of("x")
+
+
+def test_who_answered_twice_and_not_the_same_is_named(class_of_four, sandbox: Sandbox, tmp_path: Path) -> None:
+    suite, (ada, *_), _ = class_of_four
+    (tmp_path / "eve.py").write_text(
+        "import os, torch\ndef run_softmax(*a, **b): return torch.tensor([*os.urandom(9)])"
+    )
+    for part in ("a", "b"):
+        grade(suite, sandbox, [tmp_path / "eve.py", ada], tmp_path / part)
+    answers = (tmp_path / "a" / ANSWERS, tmp_path / "b" / ANSWERS)
+    done = grade(suite, NoSandbox(), [tmp_path / "eve.py", ada], tmp_path / "out", How(answers=answers))
+    assert done.faults.keys() == {"eve.py"}
+    assert done.faults["eve.py"].startswith("it answered twice, and not the same: delete one of ")

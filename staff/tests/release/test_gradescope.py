@@ -109,6 +109,7 @@ def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     results = json.loads((autograder / "results" / "results.json").read_text())
     assert results["extra_data"]["sandbox"] == "process+uid+seccomp"
     assert results["score"] == 14 + BONUS, results["output"]  # all but the linear layer
+    assert [path.name for path in (autograder / "results" / "answers").iterdir()] == [results["extra_data"]["content"]]
     assert {test["visibility"] for test in results["tests"]} == {"visible", "after_published"}
     assert "refused" in results["output"]
     assert "reached" not in results["output"]

@@ -90,7 +90,7 @@ def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, fold
 
 
 @pytest.mark.parametrize("lost", ["missing", "another secret than that of course.toml"])
-@pytest.mark.parametrize("command", ["grade .", "fixtures", "fixtures --check", "gradescope -o a.zip", "verify"])
+@pytest.mark.parametrize("command", ["grade .", "verify --write", "gradescope -o a.zip", "verify"])
 def test_without_its_secret_nothing_is_graded_drawn_or_packed(
     checkout: Path, folder: Path, command: str, lost: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_course_without_its_cases_is_not_packed(checkout: Path, folder: Path) 
     run("new-course", folder)
     shutil.rmtree(folder / "hidden")
     assert "is missing from" in (said := refused("gradescope", "-o", "a.zip"))
-    assert said.endswith("run `uv run cs336 staff fixtures --hidden`")
+    assert said.endswith("run `uv run cs336 staff verify --write`")
 
 
 def test_a_second_course_is_refused(checkout: Path, folder: Path) -> None:

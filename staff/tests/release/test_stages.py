@@ -71,7 +71,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
         raise SuiteError("drawn from another secret")
 
     monkeypatch.setattr(verify, "both_suites", load)
-    monkeypatch.setattr(verify, "stored_cases", lambda root: ())
+    monkeypatch.setattr(verify, "stored_cases", lambda *_: ())
     monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
     monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))
     monkeypatch.setattr(verify, "check_second_opinion", lambda root, problem: iter(()))

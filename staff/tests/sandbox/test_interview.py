@@ -103,7 +103,7 @@ def test_the_time_is_that_of_all_interviews_with_a_submission(sandbox: Sandbox) 
         assert not first.ask(softmax(0)).is_failed  # what looks like sleep may turn out to be load
     with Interview(sandbox, submission, limits, spent=first.spent) as second:
         answer = second.ask(softmax(1))
-    assert str(answer.stopped) == "the submission has used the 1 s that all its calls may take"
+    assert str(answer.stopped) == "run_softmax has used the 1 s that all its calls may take"
 
 
 def test_a_question_may_hold_what_an_earlier_answer_held(answers: Ask) -> None:

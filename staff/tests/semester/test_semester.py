@@ -94,7 +94,7 @@ def test_a_semester(tmp_path: Path) -> None:
     assert_grades(group, results)
 
     # A comment for one, and who lost points on a test.
-    staff(course, "comment", f"student {1000 + TIMED}", "A clear einsum.")
+    staff(course, "adjust", f"student {1000 + TIMED}", "--because", "A clear einsum.")
     told = [path for path in results.glob("*/feedback.md") if "From staff: A clear einsum." in path.read_text()]
     assert len(told) == 1
     assert f"student {1000 + TIMED}" in staff(course, "who", "test_hidden_multihead_self_attention")
@@ -108,7 +108,7 @@ def test_a_semester(tmp_path: Path) -> None:
     stated = problems.read_text().replace("points = 15", "points = 16")
     problems.write_text(stated.replace("points = 2", "points = 3", 1))
     assert "For all of them: " in staff(course, "rescore")
-    staff(course, "diff", tmp_path / "before", results)
+    staff(course, "rescore", "--against", tmp_path / "before")
     assert_grades(group, results, softmax=3 / 2)
 
 

@@ -145,7 +145,7 @@ def check_fixtures(
 ) -> Iterator[str]:
     """List what is wrong with the stored cases; nothing when they are what the references give."""
     strays, specs = _chosen(folder, specs, only)
-    yield from (f"{stray}: no case of this name is known; `staff fixtures` removes the file" for stray in strays)
+    yield from (f"{stray}: no case of this name is known; `staff verify --write` removes the file" for stray in strays)
     for spec in specs:
         try:
             yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
@@ -162,7 +162,7 @@ def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> t
 
 def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if not (folder / f"{spec.name}.safetensors").exists():
-        yield "is not written yet; `staff fixtures` writes it"
+        yield "is not written yet; `staff verify --write` writes it"
         return
     try:
         case, metadata = load_case(folder, spec.name), load_metadata(folder, spec.name)

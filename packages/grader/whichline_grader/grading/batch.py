@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whichline.engine.toml_file import AssignmentError
+from whichline_grader.grading.answers import AnswersError, find_answers
 from whichline_grader.grading.final_grades import grades, grades_of, write_grades
 from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
@@ -83,12 +84,14 @@ class How:
     Args:
         jobs: how many at a time.
         rerun: whether to grade again what is graded already.
+        answers: folders of what submissions have answered elsewhere; with any, no submission is asked.
         show: called whenever something has changed, and once a second.
         tell: called with a line about each submission, as it is in the log.
     """
 
     jobs: int = 1
     rerun: bool = False
+    answers: Sequence[Path] = ()
     show: Callable[[Progress], None] = lambda progress: None
     tell: Callable[[str], None] = lambda line: None
 
@@ -167,9 +170,10 @@ class _Batch:
             why = str(submission)
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
-            path = self._answers_of(content)
-            sealed = path.read_bytes() if path.exists() and not self.how.rerun else b""
-            self.running[self.submit(submission, sealed)] = attempt
+            try:
+                self.running[self.submit(submission, self._recall(content))] = attempt
+            except AnswersError as error:
+                self._give_up(attempt, str(error))
 
     def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
         try:
@@ -199,13 +203,16 @@ class _Batch:
             file.write(f"{line}\n")
         self.how.tell(line)
 
-    def _answers_of(self, content: str) -> Path:
-        """The file for the answers of the submission with this content."""
-        return self.out / ANSWERS / content
+    def _recall(self, content: str) -> bytes:
+        """The record of what a submission has answered; empty if it is to be asked. AnswersError if it must not be."""
+        if self.how.answers:
+            return find_answers(self.how.answers, content, self.suite)
+        path = self.out / ANSWERS / content
+        return path.read_bytes() if path.exists() and not self.how.rerun else b""
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
         if record.sealed:
-            path = self._answers_of(attempt.content)
+            path = self.out / ANSWERS / attempt.content
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, record.sealed)
         handed = self._handed_in(attempt)

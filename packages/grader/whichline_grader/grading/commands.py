@@ -38,25 +38,47 @@ if TYPE_CHECKING:
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COSTLIEST = 10  # findings that are printed; the file has all
+ANSWERS_OPTION = "--answers"
 LINES = 20  # of progress, where there is no terminal
 FOLDER = click.Path(file_okay=False, path_type=Path)  # that may be made
+FOLDERS = click.Path(exists=True, file_okay=False, path_type=Path)
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
 
-@click.command()
+class SeveralAnswers(click.Command):
+    """After --answers all words are folders, as a shell writes out a pattern, up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        begin = args.index(ANSWERS_OPTION) + 2 if ANSWERS_OPTION in args else len(args)
+        end = next((at for at in range(begin, len(args)) if args[at].startswith("-")), len(args))
+        more = [word for folder in args[begin:end] for word in (ANSWERS_OPTION, folder)]
+        return super().parse_args(ctx, [*args[:begin], *more, *args[end:]])
+
+
+@click.command(cls=SeveralAnswers)
 @click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
 @click.option("--out", type=FOLDER, default=results_folder, show_default=RESULTS_FOLDER)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
+@click.option(ANSWERS_OPTION, multiple=True, type=FOLDERS, help="Run nothing: judge by answers from other machines.")
 @click.option("-v", "--verbose", is_flag=True, help="Print on stderr what log.jsonl gets: a line for each submission.")
-def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool, verbose: bool) -> None:
+def grade(
+    submission: tuple[Path, ...],
+    out: Path,
+    layer: Layer,
+    jobs: int | None,
+    rerun: bool,
+    answers: tuple[Path, ...],
+    verbose: bool,
+) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
     Run the same command again after an interruption: nothing is graded twice. Two submissions of one student
     are an error: grade attempts one after another. Deadline, late days and lists of students are in
-    staff/course.toml. The exit status is 3 if a submission could not be graded and
-    the fault is not its own.
+    staff/course.toml. With --answers part-*/answers, folders that other machines wrote beside their gradebooks, all
+    submissions are judged together and none is run. The exit status is 3 if a submission could not be graded and the
+    fault is not its own.
     """
     _need_linux()
     console = Console()
@@ -64,19 +86,19 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
     course = load_course(root)
     load_release()  # before anything is started: the secret may be missing
     try:
-        with load_and_start(root, layer) as (suite, sandbox):
+        with load_and_start(root, None if answers else layer) as (suite, sandbox):
             from whichline_grader.grading.batch import How
             from whichline_grader.grading.batch import grade as grade_all
 
             if not suite.release.folder:
                 console.print(Text(describe_rehearsal(), "bold red"))
-            _print_layer(console, sandbox)
-            if sandbox.achieved.leaves_marks and layer != "process":
+            console.print(*([Text("No submission runs")] if answers else _list_layer(sandbox)), sep="\n")
+            if sandbox.achieved.leaves_marks:
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with show_progress(console) as show:
                 tell = partial(click.echo, err=True) if verbose else How.tell
-                how = How(jobs or os.cpu_count() or 1, rerun, show, tell)
+                how = How(jobs or os.cpu_count() or 1, rerun, answers, show, tell)
                 done = grade_all(suite, sandbox, submission, out, how)
         with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
@@ -124,13 +146,13 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     beside = find_work(path.parent.iterdir(), load_course(root).platform)
     with Reader() as reader:
         taken_in = reader.take_in(path, next((work.files for work in beside if work.path == path), {}))
-    if (record := out / ANSWERS / taken_in.sha256).exists():
+    if (record := out / ANSWERS / (content := taken_in.sha256)).exists():
         from whichline_grader.grading.one_submission import find_tests, reproduce_tests
         from whichline_grader.grading.questions import read_sealed
         from whichline_grader.grading.suite import load_graded_suite
 
         suite = load_graded_suite(root)
-        if sealed := read_sealed(record.read_bytes(), suite.questions, suite.asked_sha256):
+        if sealed := read_sealed(record.read_bytes(), suite.questions, suite.provenance_of(content)):
             reproduce_tests(suite, taken_in, find_tests(suite, test), sealed)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
@@ -154,11 +176,10 @@ def _find_handed_in(said: str, out: Path) -> Path:
     return path
 
 
-def _print_layer(console: Console, sandbox: Sandbox) -> None:
+def _list_layer(sandbox: Sandbox) -> list[Text]:
     achieved = sandbox.achieved
-    console.print(Text(f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"))
-    for note in achieved.notes:
-        console.print(Text(f"  {note}", "yellow"))
+    first = f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"
+    return [Text(first), *(Text(f"  {note}", "yellow") for note in achieved.notes)]
 
 
 def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
@@ -166,7 +187,7 @@ def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     if (count := len(find_work(paths, platform))) > 1:
         raise click.ClickException(
             f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
-            "of its own; with --sandbox process they are graded all the same"
+            f"of its own, and judge them together with {ANSWERS_OPTION}"
         )
 
 

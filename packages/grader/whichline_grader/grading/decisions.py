@@ -1,7 +1,6 @@
 """`decisions.toml`: what staff decided about grades, a text that people read and edit.
 
-Nothing else records a decision, so it outlives the gradebook, beside which it lies. `adjust`, `overrule` and `comment`
-add to its end.
+Nothing else records a decision, so it outlives the gradebook, beside which it lies. `adjust` adds to its end.
 """
 
 import json

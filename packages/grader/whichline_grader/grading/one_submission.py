@@ -82,7 +82,7 @@ class _Grader:
     ) -> None:
         self.suite, self.sandbox, self.interview = suite, sandbox, interview
         self.results: list[Result] = []
-        self.sealed = sealed or Sealed()
+        self.sealed = sealed or Sealed(layer=str(sandbox.achieved))
         self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
         self._public = dict.fromkeys(test.name for test in suite.suite.tests if not test.hidden)
         self._lent: dict[str, str] = {}  # by test the name of its answers with something lent

@@ -27,7 +27,16 @@ from typing import TYPE_CHECKING, Literal
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Result, result_from_json
 from whichline_grader.grading.graded import Notes, notes_from_json
-from whichline_grader.sandbox.confinement import Layer, Sandbox, SandboxError, begin, finish
+from whichline_grader.sandbox.confinement import (
+    Achieved,
+    Layer,
+    Process,
+    Sandbox,
+    SandboxError,
+    Starting,
+    begin,
+    finish,
+)
 from whichline_grader.sandbox.inside.lock_in import prepare_fork
 from whichline_grader.sandbox.submission import Submission
 
@@ -40,16 +49,18 @@ ANSWERS = "answers"  # the folder of what submissions have answered, beside the 
 
 @contextmanager
 def load_and_start(
-    root: Path, layer: Layer | Literal["auto"] = "auto", only: str | None = None
+    root: Path, layer: Layer | Literal["auto"] | None = "auto", only: str | None = None
 ) -> Iterator[tuple["GradedSuite", Sandbox]]:
     """The suite, or `only` a part of it, loaded while the sandbox starts: each takes seconds.
+
+    Without a `layer` there is no sandbox, and no code of a submission can run.
 
     Raises:
         SuiteError, SandboxError: one of them cannot be had.
     """
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
-        starting = begin(layer, advised=True)
+        starting = begin(layer, advised=True) if layer else _begin_nothing()
         next(starting)  # before this process is busy
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
             started = beside.submit(lambda: stack.enter_context(finish(starting)))
@@ -64,6 +75,25 @@ def load_and_start(
         yield suite, started.result()
 
 
+def _begin_nothing() -> Starting:
+    yield
+    return NoSandbox()
+
+
+class NoSandbox(Sandbox):
+    """Where submissions are judged by what they have answered: it gives no worker."""
+
+    def __init__(self) -> None:
+        self.achieved, self.advisor = Achieved("none", ()), None
+
+    def fork(self, *_: object, **__: object) -> Process:
+        raise SandboxError("its answers do not hold all that it is asked; `grade` without --answers asks it here")
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class HostError(CourseworkError):
     """The process that grades has ended, or gives no more workers."""
 
@@ -76,7 +106,7 @@ class Record:
         results: one for each test.
         notes: what else the report says.
         fault: why it was not graded, and not by its own doing.
-        layer: the sandbox that it ran in.
+        layer: the sandbox that it answered in.
         started: when, with the offset from UTC.
         seconds: how long it took.
         sealed: what it has answered, as `Sealed.as_bytes` writes it.
@@ -99,9 +129,9 @@ Submit = Callable[[Submission, bytes], Future[Record]]  # with what it has answe
 class Host:
     """The other process, seen from this side."""
 
-    def __init__(self, control: socket.socket, wait: Callable[[], object], layer: str) -> None:
+    def __init__(self, control: socket.socket, wait: Callable[[], object]) -> None:
         """Take over a process that serves `control`; `wait` returns when it has ended."""
-        self.layer, self._control, self._wait = layer, control, wait
+        self._control, self._wait = control, wait
 
     def grade(self, submission: Submission, sealed: bytes = b"") -> Record:
         """Grade it in a fork of that process, which is given a new sandbox if this fails because it needs one.
@@ -115,12 +145,12 @@ class Host:
         # First what the fork has said, cut off if it was killed; in the last line how it ended.
         said, left = self._ask(b"grade", pickle.dumps((submission, sealed)))
         said, _, status = said.rpartition(b"\n")
-        record = partial(Record, layer=self.layer, started=started, seconds=time.monotonic() - clock)
+        record = partial(Record, started=started, seconds=time.monotonic() - clock)
         if status != b"0":
             fault = f"the grading process ended with exit status {status.decode()}"
         elif not (fault := (line := json.loads(said)).get("fault", "")):
             found = [*map(result_from_json, line["results"])], notes_from_json(line["notes"])
-            return record(*found, sealed=left, workers=line["workers"])
+            return record(*found, sealed=left, layer=line["layer"], workers=line["workers"])
         if trouble := self._ask(b"check")[0].removesuffix(b"\n0"):
             raise HostError(trouble.decode())
         return record(fault=fault)
@@ -162,7 +192,6 @@ def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Su
     The process that forks is a fork of this one, which must not have threads yet; it may have them from then on.
     """
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    layer = "+".join((sandbox.achieved.layer, *sandbox.achieved.parts))
 
     def serve_apart() -> None:
         control.close()  # else it would not see that this side has ended
@@ -172,7 +201,7 @@ def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Su
     process.start()
     theirs.close()
     # It ends before the threads are waited for.
-    with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join, layer)) as host:
+    with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join)) as host:
         yield partial(executor.submit, host.grade)
 
 
@@ -228,14 +257,15 @@ def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int
         with open(file, "r+b", closefd=False) as given:
             given.seek(0)
             submission, record = pickle.load(given)  # noqa: S301 (the course's own)
-            known = read_sealed(record, suite.questions, suite.asked_sha256) if record else None
+            provenance = suite.provenance_of(submission.sha256)
+            known = read_sealed(record, suite.questions, provenance) if record else None
             results, notes, sealed = grade_one(suite, sandbox, submission, known)
             given.seek(0)
             given.truncate()
-            record = sealed.as_bytes(suite.asked_sha256)
+            record = sealed.as_bytes(provenance)
             given.write(record if len(record) <= suite.record_bytes else b"")  # without one it is asked again
         told = [result.as_json() for result in results]
-        line = {"results": told, "notes": notes.as_json(), "workers": sealed.workers}
+        line = {"results": told, "notes": notes.as_json(), "layer": sealed.layer, "workers": sealed.workers}
     except Faulty as error:
         line = {"fault": str(error)}
     except BaseException as error:

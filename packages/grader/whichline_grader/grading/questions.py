@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from traceback import FrameSummary
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -223,6 +223,20 @@ def _widen(value: object) -> object:
     return value.detach().double().requires_grad_(value.requires_grad)
 
 
+class Provenance(NamedTuple):
+    """What a record of answers belongs to.
+
+    Args:
+        content: the digest of the submission.
+        seed: where the hidden inputs came from.
+        asked: the digest of everything else that an answer depends on.
+    """
+
+    content: str
+    seed: int
+    asked: str
+
+
 @dataclass
 class Sealed:
     """All that was taken from a submission.
@@ -234,6 +248,7 @@ class Sealed:
         explanations: what was found by a process that earns nothing.
         trouble: why it found less than it might have.
         figure: what was drawn of it, on one public case.
+        layer: the sandbox that it answered in.
         workers: how many processes answered for it now.
     """
 
@@ -242,21 +257,23 @@ class Sealed:
     explanations: tuple[Finding, ...] = ()
     trouble: str = ""
     figure: Drawn | None = None
+    layer: str = "not run"
     workers: int = 0
 
-    def as_bytes(self, asked_sha256: str) -> bytes:
-        """The record of answers to the questions of this digest, as `read_sealed` reads it."""
+    def as_bytes(self, provenance: Provenance) -> bytes:
+        """The record of the answers, below a line that says what they belong to, as `read_sealed` reads it."""
         pieces: list[bytes] = []
         entries = {name: [_describe(answer, pieces) for answer in each] for name, each in self.answers.items()}
         about = {
-            "asked": asked_sha256,
             "answers": entries,
             "lent": self.lent,
             "explanations": [each.as_json() for each in self.explanations],
             "trouble": self.trouble,
             "figure": self.figure and asdict(self.figure),
+            "layer": self.layer,
         }
-        return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
+        said = zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
+        return b"\n".join((json.dumps(provenance).encode(), said))
 
 
 def name_lent(functions: Collection[str], test: str) -> str:
@@ -264,13 +281,21 @@ def name_lent(functions: Collection[str], test: str) -> str:
     return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
 
 
-def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Sealed | None:
-    """The record, if it is of these questions, by their digest; each answer is checked as it was when it came."""
+def read_provenance(record: bytes) -> Provenance | None:
+    """What a record belongs to, if that can be read."""
     try:
-        about, _, rest = zlib.decompress(record).partition(b"\n")
+        return Provenance(*json.loads(record.partition(b"\n")[0]))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def read_sealed(record: bytes, questions: Questions, provenance: Provenance) -> Sealed | None:
+    """The record, if it belongs to this; each answer is checked as it was when it came."""
+    if read_provenance(record) != provenance:
+        return None
+    try:
+        about, _, rest = zlib.decompress(record.partition(b"\n")[2]).partition(b"\n")
         fields = json.loads(about)
-        if fields["asked"] != asked_sha256:
-            return None
         answers: dict[str, Sequence[Answer]] = {}
         for name, entries in fields["answers"].items():
             found: list[Answer] = []
@@ -282,7 +307,7 @@ def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Seale
             answers[name] = found
         explanations = tuple(filter(None, map(read_finding, fields["explanations"])))
         figure = msgspec.convert(fields["figure"], Drawn | None)
-        return Sealed(answers, fields["lent"], explanations, fields["trouble"], figure)
+        return Sealed(answers, fields["lent"], explanations, fields["trouble"], figure, fields["layer"])
     except (zlib.error, ValueError, LookupError, TypeError, RecursionError):  # a damaged one is as good as none
         return None
 

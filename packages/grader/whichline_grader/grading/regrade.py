@@ -1,7 +1,4 @@
-"""Regrade requests, questions, and other weights: nothing is run, what is recorded is scored again.
-
-The commands are `staff overrule`, `adjust`, `comment`, `who`, `rescore` and `diff`.
-"""
+"""`staff adjust`, `who` and `rescore`: nothing is run, what is recorded is scored again."""
 
 import csv
 from collections.abc import Collection, Iterator, Mapping
@@ -29,63 +26,44 @@ SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  
 ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
 
 into = click.option("--out", type=RESULTS, default=results_folder, show_default=RESULTS_FOLDER)
-because = click.option("--because", metavar="TEXT", required=True, help="The reason, for the student.")
-
-
-@click.command()
-@click.argument("student")
-@click.argument("problem", required=False)
-@because
-@into
-def overrule(student: str, problem: str | None, because: str, out: Path) -> None:
-    """Count right answers of STUDENT that violate the rules. A part of the name is enough, or the number.
-
-    For one PROBLEM, or for all in which there are violations. It holds for what was handed in, also when that is graded
-    again, until you delete it in decisions.toml.
-    """
-    with _decide_on(student, out, last=True) as (results, grading):
-        chosen = {problem} if problem else set(grading.violations)
-        if not chosen or chosen - grading.violations.keys():
-            got, expected = ", ".join(sorted(grading.violations)) or "no problem", problem or "some problem"
-            what = f"{grading.submission} has a violation of the rules in {got}, expected one in {expected}"
-            raise click.ClickException(what)
-        for each in sorted(chosen):
-            decision = Overruling(**_about(grading), text=because, problem=each)
-            results.gradebook.decide(decision, grading.submission)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one
 @click.argument("student")
-@click.argument("problem")
-@click.argument("points", type=float)
-@because
+@click.argument("problem", required=False)
+@click.argument("points", type=float, required=False)
+@click.option("--because", metavar="TEXT", required=True, help="For the student to read.")
+@click.option("--waive", is_flag=True, help="Count right answers that violate the rules.")
 @into
-def adjust(student: str, problem: str, points: float, because: str, out: Path) -> None:
-    """Add POINTS, such as +0.5 or -1, to one PROBLEM of STUDENT. A part of the name is enough, or the number.
+def adjust(student: str, problem: str | None, points: float | None, because: str, waive: bool, out: Path) -> None:
+    """Tell STUDENT something, or add POINTS, such as +0.5 or -1, to a PROBLEM. A part of the name is enough.
 
-    Of several attempts the one that counts is adjusted. It holds for what was handed in, also when that is graded
-    again, until you delete it in decisions.toml. A second one for the same problem replaces the first.
+    Without a problem no points change. With --waive what violates the rules counts, in one problem or in all of them.
+    Of several attempts the one that counts is meant, with --waive the last one. It holds for what was handed in, also
+    when that is graded again, until you delete it in decisions.toml. Points for a problem that had some replace those.
     """
-    with _decide_on(student, out) as (results, grading):
-        if problem not in results.problems:
-            raise click.ClickException(f"expected a problem of {', '.join(results.problems)}, got {problem}")
-        _check_range(grading, problem, points)
-        decision = Adjustment(**_about(grading), text=because, problem=problem, points=Signed(points))
-        results.gradebook.decide(decision, grading.submission)
+    if problem and waive == (points is not None):
+        raise click.UsageError(f"expected points for {problem}, such as +0.5, or else --waive")
+    with _decide_on(student, out, last=waive) as (results, grading):
+        about = {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS], "text": because}
+        if waive:
+            decisions = [Overruling(**about, problem=each) for each in _choose_violations(grading, problem)]
+        elif problem and points is not None:
+            _check_range(results, grading, problem, points)
+            decisions = [Adjustment(**about, problem=problem, points=Signed(points))]
+        else:
+            decisions = [Comment(**about)]
+        for decision in decisions:
+            results.gradebook.decide(decision, grading.submission)
 
 
-@click.command()
-@click.argument("student")
-@click.argument("text")
-@into
-def comment(student: str, text: str, out: Path) -> None:
-    """Put TEXT into the feedback of STUDENT, and change no points."""
-    with _decide_on(student, out) as (results, grading):
-        results.gradebook.decide(Comment(**_about(grading), text=text), grading.submission)
-
-
-def _about(grading: Grading) -> dict[str, str]:
-    return {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS]}
+def _choose_violations(grading: Grading, problem: str | None) -> list[str]:
+    """The problems in which there are violations, or the one that is named; click.ClickException if it has none."""
+    if not grading.violations or (problem and problem not in grading.violations):
+        got, expected = ", ".join(sorted(grading.violations)) or "no problem", problem or "some problem"
+        what = f"{grading.submission} has a violation of the rules in {got}, expected one in {expected}"
+        raise click.ClickException(what)
+    return [problem] if problem else sorted(grading.violations)
 
 
 @click.command()
@@ -133,8 +111,10 @@ def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Re
     click.echo(f"It is written in {out / FILE}")
 
 
-def _check_range(grading: Grading, problem: str, points: float) -> None:
+def _check_range(results: Results, grading: Grading, problem: str, points: float) -> None:
     """Raise click.ClickException if these points would leave less than nothing of a problem, or more than all."""
+    if problem not in results.problems:
+        raise click.ClickException(f"expected a problem of {', '.join(results.problems)}, got {problem}")
     earned, maximum = grading.earned(problem), grading.maximum_of(problem)
     least, most = 0 - earned, maximum - earned
     if not least - ROUNDING <= points <= most + ROUNDING:
@@ -146,29 +126,24 @@ def _check_range(grading: Grading, problem: str, points: float) -> None:
 
 @click.command()
 @into
-def rescore(out: Path) -> None:
+@click.option("--against", type=RESULTS, metavar="OLD", help="Compare with these results, and not with those before.")
+def rescore(out: Path, against: Path | None) -> None:
     """Score the results recorded in a folder again: with the current weights and the current course.toml.
 
-    Nothing is run. The students whose grades change are printed.
+    Nothing is run. The students whose grades change are printed, with the reason, and written to changes.csv.
     """
+    before = None
+    if against:
+        with open_results(against) as results:
+            before = _read_published(results)
     with open_results(out) as results:
-        before = _read_published(results) if (out / "grades.csv").exists() else None
+        if not against and (out / "grades.csv").exists():
+            before = _read_published(results)
         results.gradebook.score_with(results.problems)
         found, _ = write_course(Console(), results)
         if before:  # else the first batch was killed
             _print_changes(before, _read_published(results), out)
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
-
-
-@click.command()
-@click.argument("old", type=RESULTS)
-@click.argument("new", type=RESULTS)
-def diff(old: Path, new: Path) -> None:
-    """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
-    with open_results(old) as results:
-        before = _read_published(results)
-    with open_results(new) as results:
-        _print_changes(before, _read_published(results), new)
 
 
 class Made(NamedTuple):

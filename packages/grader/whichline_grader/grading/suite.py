@@ -18,7 +18,7 @@ from whichline.engine.toml_file import AssignmentError
 from whichline.rules.forbidden import load_forbidden
 from whichline_grader.authoring.spec import Figure, hidden_tests, load_specs
 from whichline_grader.grading.course import Course, load_course
-from whichline_grader.grading.questions import Questions, Recorded, Rehearsal
+from whichline_grader.grading.questions import Provenance, Questions, Recorded, Rehearsal
 from whichline_grader.hidden.release import Release, load_graded_problems, load_release
 from whichline_grader.paths import ENGINE, GRADER
 from whichline_grader.sandbox.answer import NotAsked
@@ -71,6 +71,10 @@ class GradedSuite:
             for question in questions:
                 question.hash_into(digest)
         return digest.hexdigest()
+
+    def provenance_of(self, content: str) -> Provenance:
+        """What the answers of a submission with this content belong to."""
+        return Provenance(content, self.release.seed("release"), self.asked_sha256)
 
     @cached_property
     def record_bytes(self) -> int:
@@ -199,7 +203,7 @@ def name_figure(figure: Figure) -> str:
 
 def check_hidden_cases(release: Release) -> None:
     """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
-    todo = f"run `{name_command('staff fixtures --hidden')}`"
+    todo = f"run `{name_command('staff verify --write')}`"
     expected = {case.name for spec in load_specs().values() for case in spec.hidden}
     for name in sorted({*case_names(release.cases, "**/*"), *expected}):
         try:
@@ -216,7 +220,9 @@ def check_public_cases(root: Path) -> None:
     stored = case_names(root / "fixtures", "**/*")
     expected = {case.name for spec in load_specs().values() for case in spec.public}
     if missing := sorted(expected.difference(stored)):
-        raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; run `{name_command('staff fixtures')}`")
+        raise AssignmentError(
+            f"fixtures/{missing[0]}.safetensors is missing; run `{name_command('staff verify --write')}`"
+        )
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:

@@ -23,6 +23,7 @@ from whichline.engine.toml_file import AssignmentError, Complaint, located, read
 from whichline_grader.paths import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
 
 EXAMPLE = b"anyone can read this"
+HIDDEN_WEIGHT = 4.0  # of a public test: its cases can be written into a table
 SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
 
 
@@ -123,17 +124,20 @@ def name_folder(folder: str, secret: bytes) -> str:
 def load_graded_problems(root: Path) -> dict[str, Problem]:
     """The problems by id, their points shared by public and hidden tests.
 
+    Where a problem states no weights of its hidden tests, each has `HIDDEN_WEIGHT`.
+
     Raises:
         AssignmentError: something in `assignment.toml` is not as it should be: a problem has no hidden tests, or a test
             no weight, or a weight no test.
     """
     problems = load_problems(root, left_out=None)
-    for number, problem in enumerate(problems.values()):
-        if not problem.hidden:
-            complaint = Complaint(("problem", number, "hidden"), f"of {problem.id} is missing: it needs hidden tests")
-            raise located(root / FILE_NAME, complaint)
+    for problem in [*problems.values()]:
         if not (hidden_tests := find_hidden_tests(root, problem.id)).exists():
             raise AssignmentError(f"{hidden_tests} is missing: {FILE_NAME} has a problem {problem.id}")
+        weights = problem.hidden or dict.fromkeys(sorted(tests_in([hidden_tests])), HIDDEN_WEIGHT)
+        if not weights:
+            raise AssignmentError(f"{hidden_tests} has no test: {problem.id} needs hidden tests")
+        problems[problem.id] = replace(problem, hidden=weights)
     hidden_tests = [*root.glob(f"{PROBLEMS}/*/{HIDDEN_TESTS}")]
     for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", hidden_tests)):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}

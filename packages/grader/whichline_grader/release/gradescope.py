@@ -14,7 +14,7 @@ from pathlib import Path
 
 from whichline.engine.assignment import PROBLEMS, load_problems, read_assignment
 from whichline_grader.grading.course import load_course
-from whichline_grader.grading.processes import load_and_start
+from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.hidden.release import CASES, SECRET, load_release, name_folder
 from whichline_grader.paths import COURSE, ENGINE, GRADER, STAFF
 from whichline_grader.sandbox.submission import GIVEN
@@ -152,6 +152,8 @@ def main(autograder: Path) -> int:
         faults = [*done.faults.values(), *done.unreported.values()]
         if not faults:
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
+            if (answers := Path(folder, ANSWERS)).exists():
+                shutil.copytree(answers, autograder / "results" / ANSWERS, dirs_exist_ok=True)
     print("\n".join(faults), file=sys.stderr)
     return len(faults)
 

@@ -51,11 +51,10 @@ def new_assignment(folder: Path) -> None:
 
 def _write_cases(folder: Path) -> None:
     serve(folder)
-    from whichline_grader.authoring.stored_cases import write_fixtures
     from whichline_grader.release.verify import stored_cases
 
     for stored in stored_cases(folder):
-        write_fixtures(stored.folder, stored.specs, stored.seed_of)
+        stored.write()
 
 
 def _write_sources(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""`staff fixtures` and `verify`: write the cases, and prove that the suites are good enough to ship.
+"""`staff verify`: prove that the suites are good enough to ship; with `--write`, write the cases.
 
 They are if cases and steps are right, right programs pass in every style, and the solution gets all points when it is
 graded.
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,81 +46,66 @@ EXACT = 1e-12  # of the largest number: both are computed in float64
 
 @dataclass(frozen=True)
 class StoredCases:
-    """The stored cases of one suite: their folder, and what they are made from."""
+    """The stored cases of one suite: their folder, what they are made from, and the `only` ones to look at, if any."""
 
     suite: str
     folder: Path
     specs: Sequence[CaseSpec]
     seed_of: Callable[[str], int]
+    only: Collection[str]
 
-    def check(self, only: Collection[str] = ()) -> list[str]:
+    def check(self) -> list[str]:
         """Recompute them; say what is not what the references give, one line each."""
-        return list(check_fixtures(self.folder, self.specs, self.seed_of, only))
+        return list(check_fixtures(self.folder, self.specs, self.seed_of, self.only))
+
+    def write(self) -> None:
+        """Write those that are missing or wrong."""
+        total = len(self.only or self.specs)
+        with click.progressbar(length=total, label=f"{self.suite} cases") as bar:
+            written = write_fixtures(self.folder, self.specs, self.seed_of, lambda name: bar.update(1), self.only)
+        click.echo(f"{written} of {total} {self.suite} cases written, in {self.folder}; the others are right")
 
 
-def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
-    """The public and the hidden ones."""
-    release, specs = load_release(), load_specs().values()
-    return (
-        StoredCases("public", root / "fixtures", [case for spec in specs for case in spec.public], public_seed),
-        StoredCases("hidden", release.cases, [case for spec in specs for case in spec.hidden], release.seed),
-    )
-
-
-@click.command()
-@click.argument("case", nargs=-1)
-@click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
-@click.option("--hidden", "hidden_alone", is_flag=True, help="The hidden cases alone.")
-def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
-    """Write the stored cases that are missing or wrong; each CASE, named as its file below fixtures/, or all of them.
-
-    The hidden cases are those of the course, in its folder; without one they are those of the rehearsal. Public cases
-    are the same in every course.
-    """
-    torch.set_num_threads(1)  # as in `verify`
-    root = find_checked_root()
-    if load_release().folder is None:
-        click.secho(describe_rehearsal(), fg="yellow", err=True)
-    both = stored_cases(root)[hidden_alone:]
-    if unknown := {*case} - {spec.name for stored in both for spec in stored.specs}:
-        raise click.UsageError(
-            f"no case is called {min(unknown)}; a name is a folder and a file, as in {both[0].specs[0].name}"
-        )
-    complaints: list[str] = []
-    for stored in both:
-        count = len({*case} & {spec.name for spec in stored.specs}) if case else len(stored.specs)
-        if check:
-            found = stored.check(case)
-            complaints += found
-            if count and not found:
-                click.echo(f"{count} {stored.suite} cases are what the references give")
-        elif count:
-            with click.progressbar(length=count, label=f"{stored.suite} cases") as bar:
-                written = write_fixtures(
-                    stored.folder, stored.specs, stored.seed_of, lambda name, bar=bar: bar.update(1), case
-                )
-            click.echo(f"{written} of {count} {stored.suite} cases written, in {stored.folder}; the others are right")
-    if complaints:
-        raise click.ClickException("\n".join(complaints))
+def stored_cases(root: Path, problem: str | None = None) -> Iterator[StoredCases]:
+    """The public and the hidden ones, of one problem or of all."""
+    release, specs = load_release(), load_specs()
+    for suite, folder, seed_of in (
+        ("public", root / "fixtures", public_seed),
+        ("hidden", release.cases, release.seed),
+    ):
+        cases = {id: getattr(spec, suite) for id, spec in specs.items()}
+        only = [case.name for case in cases[problem]] if problem else []
+        if only or not problem:
+            yield StoredCases(suite, folder, [*chain.from_iterable(cases.values())], seed_of, only)
 
 
 @click.command()
 @click.argument("problem", required=False)
 @click.option("--break", "breaks", default=0, help="Make so many mistakes in the solution, and say which are found.")
 @click.option("--seed", default=0, help="Another one draws other mistakes.")
-def verify(problem: str | None, breaks: int, seed: int) -> None:
+@click.option("--write", is_flag=True, help="Write the stored cases that are missing or wrong, and test nothing.")
+def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
     """Test the suites: fixtures, right styles, references, and the solution, graded in the sandbox.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1. With --break it says, too, for which mistakes in the solution their line is told.
+
+    The hidden cases are those of the course, in its folder; without one they are those of the rehearsal. Public cases
+    are the same in every course.
     """
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_checked_root()
     problems = load_problems(root)
     if problem:
         problems = {problem: find_problem(problems, problem)}
+    if write:
+        if load_release().folder is None:
+            click.secho(describe_rehearsal(), fg="yellow", err=True)
+        for stored in stored_cases(root, problem):
+            stored.write()
+        return
     stages = Stages(Console())
-    for stored in stored_cases(root):
+    for stored in stored_cases(root, problem):
         stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
     suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
     gc.freeze()  # what there is now is looked through in no fork

@@ -68,6 +68,9 @@ class Achieved:
     parts: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return "+".join((self.layer, *self.parts))
+
     @property
     def leaves_marks(self) -> bool:
         """A later submission can tell by the times of access what an earlier one opened."""

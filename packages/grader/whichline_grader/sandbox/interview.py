@@ -9,9 +9,9 @@ import math
 import os
 import secrets
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -37,6 +37,7 @@ from whichline_grader.sandbox.submission import Submission
 
 SAMPLE_SECONDS = 0.01
 PAUSE_SECONDS = 0.001  # in a long call: a reply that comes byte by byte would cost this side as much as the worker
+MOST_FUNCTIONS = 50  # that take all of their time; the kernel ends a worker that has used more
 TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
 LAST_WORDS = b"Fatal Python error: "  # on stderr
 # What all answers of a submission may have, since they are kept until its tests have run. A header is read as objects,
@@ -56,9 +57,9 @@ class Starved(BaseException):
 
 @dataclass
 class Spent:
-    """The time that one submission has used, and its workers, in all of its interviews."""
+    """The time that one submission has used for each function, and its workers, in all of its interviews."""
 
-    seconds: float = 0.0
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     workers: int = 0
 
 
@@ -113,6 +114,7 @@ class Interview:
         self._sandbox = sandbox
         self._connection: Connection | None = None
         self._bytes = 0  # of all answers so far
+        self._for = ""  # the function that is asked for, which pays for imports and lessons, too
         self._timed_out: Counter[str] = Counter()
         self._room = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
 
@@ -166,8 +168,8 @@ class Interview:
         """Say why an adapter is not called; nothing if it is."""
         if self._timed_out[call] and self._timed_out.total() >= TIMEOUTS:
             return TimedOut(f"{call} is not called again, since it gave no answer in its time")
-        if self.spent.seconds > self.limits.seconds:
-            return TimedOut(f"the submission has used the {self.limits.seconds:g} s that all its calls may take")
+        if self.spent.seconds[call] > self.limits.seconds:
+            return TimedOut(f"{call} has used the {self.limits.seconds:g} s that all its calls may take")
         if self._bytes > ANSWERS_BYTES:
             return LimitExceeded(
                 f"{call} is not called again: all answers together are larger than they can need to be"
@@ -176,6 +178,7 @@ class Interview:
 
     def _answer(self, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor], memory: int = 0) -> Answer:
         """The answer of the worker that is there, or of a fresh one, which imports the submission first."""
+        self._for = what
         failed = self._failed_import
         connection = self._connection
         if connection is None and not failed:
@@ -191,7 +194,7 @@ class Interview:
 
     def _start(self, data_bytes: int) -> tuple[Connection, Answer]:
         """A worker, and what became of the import of the submission there."""
-        cpu_seconds, modules = math.ceil(2 * self.limits.seconds), self.submission.slow_imports
+        cpu_seconds, modules = math.ceil(MOST_FUNCTIONS * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
         self.spent.workers += 1
         self._connection = connection = Connection(process, self.limits.reply_bytes, self._room)
@@ -277,7 +280,7 @@ class Interview:
         """Wait for a reply of a process that takes its time, and look at it from outside."""
         self._check_size(connection)
         own = OwnTime(connection.process.pid)
-        before = self.spent.seconds
+        before = self.spent.seconds[self._for]
         sampled = started = time.monotonic()
         while not connection.reply:
             connection.exchange(SAMPLE_SECONDS)
@@ -289,12 +292,13 @@ class Interview:
             connection.listen()
             self._check_size(connection)
             computed, passed = own.used()
-            self.spent.seconds = before + max(computed, passed)
+            self.spent.seconds[self._for] = before + max(computed, passed)
             settled = max(computed, passed - SETTLING_SECONDS)
             if settled > seconds:
                 raise TimedOut(f"{self._what}: no answer within {seconds:g} s in which it computed or slept")
             if before + settled > self.limits.seconds:
-                raise TimedOut(f"{self._what}: no answer within the {self.limits.seconds:g} s that all calls may take")
+                most = f"{self.limits.seconds:g} s that all its calls may take"
+                raise TimedOut(f"{self._what}: no answer within the {most}")
             if now - started > seconds * self.limits.patience:
                 message = f"no answer within {now - started:.0f} s on the clock, of which it computed or slept for"
                 raise Starved(

@@ -12,7 +12,7 @@ class Limits:
 
     Attributes:
         call_seconds: of one call.
-        seconds: of all calls of the submission together, but for those of its advisor.
+        seconds: of all calls of one function together, and the imports before them: none takes time from another.
         patience: how many times its seconds a call may last on the clock; then the machine is too busy to grade.
         memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
         threads: of a worker.
@@ -22,7 +22,7 @@ class Limits:
     """
 
     call_seconds: float = 10.0
-    seconds: float = 300.0
+    seconds: float = 60.0
     patience: float = 20.0
     memory_bytes: int = 1 << 30  # a container of 3 GB holds the grader too, which takes less than 1.5 GiB
     threads: int = 32

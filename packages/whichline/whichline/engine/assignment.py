@@ -40,7 +40,8 @@ class Problem:
         title: its name for people.
         points: what full marks are worth.
         files: what the student writes, relative to the root.
-        tests: the weight of each test function; the cases of one function share its weight evenly.
+        tests: the weight of each test function; the cases of one function share its weight evenly. Where none is
+            stated, each test in `tests/test_ID.py`, or `test_N_ID.py`, has the same.
         hints: from a question to a pointer.
         bonus: whether its points come on top of the maximum.
         left_out: whether this course does without it.
@@ -57,7 +58,7 @@ class Problem:
     title: str
     points: float
     files: tuple[str, ...]
-    tests: dict[str, float]
+    tests: dict[str, float] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
     bonus: bool = False
     left_out: bool = False
@@ -158,7 +159,7 @@ class Assignment:
                 re.compile(problem.work)
             except re.error as error:
                 yield Complaint((*key, "work"), f"is not a regular expression: {error}")
-            if sum(problem.tests.values()) == 0:
+            if problem.tests and sum(problem.tests.values()) == 0:
                 yield Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
             tests = [(test, (kind, test)) for kind in ("tests", "hidden") for test in getattr(problem, kind)]
             for name, place in ((problem.id, ("id",)), *tests):
@@ -187,6 +188,13 @@ def is_name(text: str) -> bool:
     return bool(re.fullmatch(r"[a-z][a-z0-9_]*", text)) and not keyword.iskeyword(text)
 
 
+def _weigh(root: Path, problem: Problem) -> Problem:
+    """The same problem, where no weight is stated with those that its public tests have then."""
+    files = (root / "tests").glob(f"test_*{problem.id}.py")
+    own = (path for path in files if re.fullmatch(rf"test_(\d+_)?{problem.id}\.py", path.name))
+    return replace(problem, tests=problem.tests or dict.fromkeys(sorted(tests_in(own)), 1.0))
+
+
 def find_root(start: Path) -> Path:
     """The nearest folder at or above `start` that holds `assignment.toml`.
 
@@ -202,7 +210,17 @@ def find_root(start: Path) -> Path:
 @cache
 def read_assignment(root: Path) -> Assignment:
     """The assignment in a folder, as it was when this process first read it; this raises AssignmentError."""
-    return read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    return _read(root)
+
+
+def _read(root: Path) -> Assignment:
+    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    problems = tuple(_weigh(root, problem) for problem in assignment.problem)
+    for number, problem in enumerate(problems):
+        if not problem.tests and (root / "tests").is_dir():
+            what = f"of {problem.id} is missing, and so is tests/test_{problem.id}.py"
+            raise located(root / FILE_NAME, Complaint(("problem", number, "tests"), what))
+    return replace(assignment, problem=problems)
 
 
 class _Served:
@@ -290,7 +308,7 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
     Raises:
         AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
-    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    assignment = _read(root)
     problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
     check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
     return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
