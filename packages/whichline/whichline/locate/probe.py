@@ -176,7 +176,7 @@ class Recorder:
         return self._look_at_tensors(place, value)
 
     def _count_calls(self, frame: FrameType | None) -> int:
-        """Count how many calls deep a frame is, up to `DEEPEST`: an endless recursion would count its calls for hours."""
+        """Count how many calls deep a frame is, up to `DEEPEST`: in an endless recursion that would take hours."""
         depth = 0
         while frame and frame is not self._outermost and depth < DEEPEST:
             frame, depth = frame.f_back, depth + 1
