@@ -168,3 +168,34 @@ def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
     monkeypatch.setattr("whichline.locate.calls.judge", fail)
     with pytest.raises(KeyError, match="judge"):
         find_alone(ATTENTION, NO_SCALE)
+
+
+UP = """def up(x):
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def soft(x, dim):
+"""
+HELPED = [
+    ("def run_softmax(in_features, dim):\n    " + HALF[0] + "\n", UP),
+    ("1.0, total)).to(in_features.dtype)\n", "1.0, total))\n\n\n"
+     "def run_softmax(in_features, dim):\n    return soft(up(in_features), dim).to(in_features.dtype)\n"),
+    ("weights @ V.to(wide)", "weights @ up(V)"),
+    ("run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)", "soft(scores_of(up(Q), up(K), mask), -1)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("edits", "lines"),
+    [
+        ([NO_SCALE, NOT_STABLE], [22, 27]),
+        ([("~mask", "mask"), NOT_STABLE], [22, 29]),
+        ([("amax(dim", "amax(0"), NO_SCALE], [14, 14, 27]),
+    ],
+    ids=["no scale", "an inverted mask", "the maximum of another axis"],
+)
+def test_a_helper_that_gets_the_inputs_first_does_not_do_the_work_of_the_adapter(
+    told: Explain, edits: list[tuple[str, str]], lines: list[int]
+) -> None:
+    """In 22, `up(in_features)`; in 14 the maximum, in 27 the scores, in 29 the mask; nothing in 36, `up(V)`."""
+    assert [x.line for x in told(["softmax", ATTENTION], *HELPED, *edits) if x.code] == lines

@@ -1,7 +1,8 @@
 """Finding the function of a student's that does the work of an adapter, and the sources of its arguments.
 
 A lesson, which is a call of the adapter, shows it: the first of the student's own functions that receives all tensors
-of the call. Its other arguments are found there, too, or among those that its `self` was made with.
+of the call, and gives the numbers that the adapter gives. Its other arguments are found there, too, or among those that
+its `self` was made with.
 """
 
 import sys
@@ -54,6 +55,8 @@ class Lesson:
     def __init__(self, own: CodeType | None, arguments: Mapping[str, Any], is_students: Callable[[str], bool]) -> None:
         self._own, self._arguments, self._is_students = own, arguments, is_students
         self._makers: list[CodeType] = []
+        self._running: dict[FrameType, dict[str, Source]] = {}
+        self._ended: list[tuple[FrameType, Any]] = []  # with what each gave
         self.code: CodeType | None = None
         self.sources: dict[str, Source] = {}
 
@@ -65,19 +68,32 @@ class Lesson:
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
 
-    def _look(self, frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code is not self._own and self._is_students(code.co_filename):
+    def _look(self, frame: FrameType, event: str, value: Any) -> None:
+        if event == "call" and frame.f_code is not self._own and self._is_students(frame.f_code.co_filename):
             sys.setprofile(None)
-            given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
-            if code.co_name == INIT:
-                self._makers.append(code)
-                remember(code, given)
-            sources = self._find_where_it_was_made(given.get(SELF)) | find_sources(self._arguments, given)
-            if all(name in sources for name, value in self._arguments.items() if isinstance(value, Tensor)):
-                self.code, self.sources = code, sources
-            else:
-                sys.setprofile(self._look)
+            self._begin(frame)
+            sys.setprofile(self._look)
+        elif event == "return" and frame in self._running:
+            self._ended.append((frame, value))
+        elif event == "return" and frame.f_code is self._own:
+            sys.setprofile(None)
+            self._choose(value)
+
+    def _begin(self, frame: FrameType) -> None:
+        code = frame.f_code
+        given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
+        if code.co_name == INIT:
+            self._makers.append(code)
+            remember(code, given)
+        sources = self._find_where_it_was_made(given.get(SELF)) | find_sources(self._arguments, given)
+        if all(name in sources for name, value in self._arguments.items() if isinstance(value, Tensor)):
+            self._running[frame] = sources
+
+    def _choose(self, answer: Any) -> None:
+        """Choose the first that began of those that gave the answer of the adapter: a helper gives something else."""
+        gave = {frame for frame, value in self._ended if _gives(value, answer)}
+        if found := next((frame for frame in self._running if frame in gave), None):
+            self.code, self.sources = found.f_code, self._running[found]
 
     def _find_where_it_was_made(self, made: Any) -> dict[str, Source]:
         """Find plain arguments of the adapter, but no sizes of tensors, among those that an object was made with."""
@@ -133,6 +149,15 @@ def _match(source: Source, tensor: Tensor, wanted: Tensor) -> Source | None:
     if source.attribute and tensor.ndim > 1 and tensor.mT.shape == wanted.shape and bool((tensor.mT == wanted).all()):
         return Source(source.parameter, source.attribute, transposed=True)
     return None
+
+
+def _gives(value: Any, answer: Any) -> bool:
+    """Tell whether the numbers of an answer are those of a value, in any dtype and shape."""
+    values, answers = (x if isinstance(x, tuple) else (x,) for x in (value, answer))
+    if len(values) != len(answers) or not all(isinstance(x, Tensor) for x in (*values, *answers)):
+        return False
+    pairs = [(one.to(other.dtype), other) for one, other in zip(values, answers, strict=True)]
+    return all(one.numel() == other.numel() and one.reshape(-1).equal(other.reshape(-1)) for one, other in pairs)
 
 
 def list_parameters(code: CodeType) -> tuple[str, ...]:
