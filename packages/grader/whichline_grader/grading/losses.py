@@ -222,6 +222,7 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
         if grading.notes.refused or (problem.bonus and is_unwritten(results)):
             continue
         blames: dict[str, Blame] = {}
+        shared: dict[tuple[str, ...], Blame] = {}  # of many hidden tests the same public ones fail alike
         for result in results:
             if result.passed:
                 continue
@@ -229,8 +230,8 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
                 blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
                 blame = {_name(Kind.NOT_RUN, problem.id, [result.headline]): 1.0}
-            elif alike := _find_alike(result, results):
-                blame = _share([blames[each.test] for each in alike])
+            elif alike := tuple(each.test for each in _find_alike(result, results)):
+                blame = shared.get(alike) or shared.setdefault(alike, _share([blames[test] for test in alike]))
             else:
                 blame = _explain(result, roots) or {_name_kind(result, crashes): 1.0}
             blames[result.test] = blame
