@@ -34,3 +34,10 @@ def test_a_link_leads_somewhere(page: str) -> None:
         found = [place for place in places if place.exists()]
         assert found, f"{page} links to {link}"
         assert not anchor or anchor in list_anchors(found[0]), f"{page} links to {link}"
+
+
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    page = (ROOT / "packages/grader/whichline_grader/docs/security.md").read_text(encoding="utf-8")
+    files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "staff/tests").rglob("*.py")}
+    for name in re.findall(r"`(?:\w+/)?(test_\w+(?:\.py)?)`", page):
+        assert name in files or any(f"def {name}(" in source for source in files.values()), name

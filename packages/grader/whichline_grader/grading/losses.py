@@ -222,6 +222,8 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
         if grading.notes.refused or (problem.bonus and is_unwritten(results)):
             continue
         blames: dict[str, Blame] = {}
+        # Many hidden tests fail as the same public ones do, which come first.
+        blame_alike = cache(partial(_blame_alike, [each for each in results if not each.hidden], blames))
         for result in results:
             if result.passed:
                 continue
@@ -229,10 +231,10 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
                 blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
                 blame = {_name(Kind.NOT_RUN, problem.id, [result.headline]): 1.0}
-            elif alike := _find_alike(result, results):
-                blame = _share([blames[each.test] for each in alike])
             else:
-                blame = _explain(result, roots) or {_name_kind(result, crashes): 1.0}
+                case, raises = result.test.partition("[")[2], result.check is Check.CALL
+                blame = blame_alike(case, raises) if result.hidden and result.is_wrong else {}
+                blame = blame or _explain(result, roots) or {_name_kind(result, crashes): 1.0}
             blames[result.test] = blame
             yield result, blame
 
@@ -255,15 +257,11 @@ def _list_unwritten(results: Iterable[Result]) -> list[str]:
     return [each.headline for each in sorted(results, key=lambda each: each.hidden) if each.check is Check.NOT_WRITTEN]
 
 
-def _find_alike(result: Result, results: Sequence[Result]) -> list[Result]:
-    """The public tests that fail as a hidden one does: on the case of its name; if there is no such case, on any."""
-    if not (result.hidden and result.is_wrong):
-        return []
-    case = result.test.partition("[")[2]
-    public = [each for each in results if not each.hidden]
+def _blame_alike(public: Sequence[Result], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
+    """What the public tests are blamed on that fail on this case, in the same way; if none has it, on any."""
     named = [each for each in public if case and each.test.partition("[")[2] == case]
-    wrong = [each for each in named or public if each.is_wrong]
-    return [each for each in wrong if (each.check is Check.CALL) is (result.check is Check.CALL)]
+    alike = [each for each in named or public if each.is_wrong and (each.check is Check.CALL) is raises]
+    return _share([blames[each.test] for each in alike])
 
 
 def _share(blames: Sequence[Blame]) -> Blame:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -142,7 +143,7 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
 def write_reports(folder: Path, report: Report) -> str:
     """Write `results.json` and `feedback.md` of one submission; an error of ours in it is given back in words."""
     try:
-        results = json.dumps(for_gradescope(report), indent=1)
+        results = msgspec.json.format(json.dumps(for_gradescope(report)), indent=1)  # json's own indents slowly
         text = feedback(report)
     except Exception as error:  # it concerns nobody else
         return f"{type(error).__name__}: {error}"
