@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from staff.tests import ROOT
 from whichline.cli import Commands
 from whichline.cli import main as cs336
 from whichline_grader.cli import GONE, staff
@@ -52,6 +53,15 @@ def test_the_version_is_told_outside_of_an_assignment_too(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "whichline", "--version"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"whichline {version('whichline')}\n", "")
+
+
+def test_the_version_of_an_assignment_that_is_not_installed(tmp_path: Path) -> None:
+    stated = (ROOT / "assignment.toml").read_text().replace("cs336_basics", "cs999_basics")
+    (tmp_path / "assignment.toml").write_text(stated)
+    command = [sys.executable, "-m", "whichline", "--version"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("Error: the package cs999_basics is not installed: in its folder use `uv run`")
 
 
 def test_help_without_a_command_that_a_course_has_taken_away() -> None:

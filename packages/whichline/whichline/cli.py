@@ -9,7 +9,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ import click
 from whichline.checking.plain_text import print_everywhere
 from whichline.engine.assignment import put_root_on_path, this_assignment
 from whichline.engine.errors import CourseworkError
-from whichline.engine.kit import check_kit
+from whichline.engine.kit import check_kit, read_version
 from whichline.engine.toml_file import AssignmentError
 from whichline.quick_end import end_quickly
 
@@ -93,7 +93,10 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         packages = ["whichline"]
         with suppress(AssignmentError):  # outside of an assignment this is a tool like others
             packages.insert(0, this_assignment().package)
-        click.echo(", ".join(f"{package} {version(package)}" for package in packages))
+        try:
+            click.echo(", ".join(f"{package} {read_version(package)}" for package in packages))
+        except CourseworkError as error:
+            raise click.ClickException(str(error)) from None
         context.exit()
 
 

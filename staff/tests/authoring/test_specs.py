@@ -1,6 +1,7 @@
 """Specifications of problems: what is not as it should be in one is refused in a line that names the place."""
 
 import ast
+import runpy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,23 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
     expected = "(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
+    with pytest.raises(SuiteError, match=expected):
+        load_specs()
+
+
+def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "problems" / "softmax" / "staff"
+    folder.mkdir(parents=True)
+    (folder / "hidden_tests.py").touch()
+    (folder / "__init__.py").write_text(
+        "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
+    )
+    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
+    monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))
+    expected = r"(?m)^problems/softmax/staff/__init__.py:3: TypeError: .*unexpected keyword argument 'out'$"
     with pytest.raises(SuiteError, match=expected):
         load_specs()
 

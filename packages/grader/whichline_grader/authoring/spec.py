@@ -10,10 +10,13 @@ from difflib import get_close_matches
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
 from typing import Any
 
 from whichline.engine.assignment import ADAPTERS, FILE_NAME, PROBLEMS, Problem, SuiteError, load_problems, this_root
 from whichline.engine.compare import in_float64
+from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
@@ -147,11 +150,25 @@ def _load_spec(id: str) -> ProblemSpec:
     for name in (f"{STAFF}/__init__.py", HIDDEN_TESTS):
         if not (this_root() / PROBLEMS / id / name).exists():
             raise SuiteError(f"the problem {id} of {FILE_NAME} needs {PROBLEMS}/{id}/{name}")
-    spec = getattr(import_module(f"{PROBLEMS}.{id}.{STAFF}"), "SPEC", None)
+    spec = getattr(_import(f"{PROBLEMS}.{id}.{STAFF}"), "SPEC", None)
     if not isinstance(spec, ProblemSpec):
         raise SuiteError(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: expected SPEC, a ProblemSpec")
-    reference = import_module(f"{PROBLEMS}.{id}.{REFERENCE}")
+    reference = _import(f"{PROBLEMS}.{id}.{REFERENCE}")
     return replace(spec, answers=[_compute_in_float64(getattr(reference, call)) for call in adapters])
+
+
+def _import(name: str) -> ModuleType:
+    """Import a file of the author's; an error in it is told with its line."""
+    try:
+        return import_module(name)
+    except CourseworkError:
+        raise
+    except Exception as error:
+        own = [each for each in extract_tb(error.__traceback__) if Path(each.filename).is_relative_to(this_root())]
+        if not own:
+            raise
+        at = f"{Path(own[-1].filename).relative_to(this_root())}:{own[-1].lineno}"
+        raise SuiteError(f"{at}: {type(error).__name__}: {error}") from error
 
 
 def _compute_in_float64(right: Adapter) -> Adapter:

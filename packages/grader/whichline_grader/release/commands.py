@@ -1,11 +1,11 @@
 """Before a release: `staff handout` and `gradescope`."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from whichline.engine.assignment import PROBLEMS, load_problems, this_assignment
+from whichline.engine.kit import read_version
 from whichline.engine.problem_folder import REFERENCE, is_kept
 from whichline.submission.archive import read_archive
 from whichline_grader.grading.course import find_checked_root
@@ -44,7 +44,7 @@ def handout(out: Path, since: Path | None) -> None:
     root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
-        number = version(this_assignment().package)
+        number = read_version(this_assignment().package)
         files = make_handout(root, number)
         write_handout(files, number, out, previous)
         click.echo(f"{len(files)} files written to {out}")

@@ -22,6 +22,16 @@ def is_installed(wheel: Path) -> bool:
         return False
 
 
+def read_version(package: str) -> str:
+    """The version of the assignment's package; CourseworkError if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise CourseworkError(
+            f"the package {package} is not installed: in its folder use `uv run`, or run  uv pip install --no-deps -e ."
+        ) from None
+
+
 def check_kit(folder: Path) -> None:
     """Raise CourseworkError if the kit of the assignment that `folder` is in is not installed: `uv run` would do it."""
     wheels = next(filter(None, map(find_wheels, (folder, *folder.parents))), [])
