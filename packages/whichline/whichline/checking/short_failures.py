@@ -1,7 +1,7 @@
 """Failing tests as pytest tells them: what matters first, once, and within a screen.
 
-A problem whose failures are explained takes one line, and the explanation follows. Of any other problem the smallest
-failure stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
+A problem whose failures are explained takes one line below the explanation. Of any other problem the smallest failure
+stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
 """
 
 import math
@@ -76,7 +76,7 @@ class ShortFailures:
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
             explained = {name for each in self.explanations for name in each.tests}
             others = [each for each in left if each[0].name not in explained and self._is_due(each[1])]
-            what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained below"
+            what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained"
             terminalreporter.ensure_newline()
             counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
             for line in wrapped(["", *counts], WIDTH):
