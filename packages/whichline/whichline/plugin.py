@@ -13,12 +13,12 @@ import gc
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +29,15 @@ from whichline.checking.own_work import find_adapters, not_own_work, watch_stude
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.settings import describe_undone, undo_settings
-from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
+from whichline.checking.short_failures import (
+    WIDTH,
+    ShortFailures,
+    count_numbers,
+    is_short,
+    order_problems,
+    shorten_findings,
+)
+from whichline.checking.text import Text
 from whichline.checking.watchdog import LONG, describe_time_limit, find_students_line, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
@@ -324,40 +332,12 @@ class EngineRuns:
     def _tell_causes(self, terminal: pytest.TerminalReporter, told: Sequence[Finding]) -> None:
         for problem in dict.fromkeys(each.problem for each in told):
             terminal.section(f"What your code does: {problem}", yellow=True)
-            for line in wrapped(join_findings(each for each in told if each.problem == problem), WIDTH):
+            found = [each for each in told if each.problem == problem]
+            lines = shorten_findings(found, self.results) if is_short(terminal.config) else join_findings(found)
+            for line in wrapped(lines, WIDTH):
                 terminal.line(line, bold=True)
         if {name for each in told for name in each.tests} - {result.test for result in self.results}:
             terminal.line(OTHERS)
-
-
-class Place(NamedTuple):
-    """The place of a test, with why it failed, where pytest looks for them."""
-
-    path: str
-    lineno: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.lineno}: {self.message}"
-
-
-class Text:
-    """An explanation of what went wrong, which pytest prints."""
-
-    def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
-        self.headline = headline
-        self.details = details
-        self.reprcrash = Place(*place, headline)
-
-    def __str__(self) -> str:
-        return "\n".join((self.headline, *self.details))
-
-    def toterminal(self, tw: Any) -> None:
-        """Print it, as pytest asks for it."""
-        for line in wrapped([self.headline], WIDTH):
-            tw.line(line.strip(), red=True, bold=True)
-        for line in wrapped(self.details, WIDTH, "  "):
-            tw.line(line)
 
 
 class ResultText(Text):

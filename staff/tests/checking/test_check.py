@@ -14,6 +14,7 @@ from staff.tools.student import ROOT, Student
 from staff.tools.terminal import Terminal
 from whichline.checking.board import begin_at, render, score
 from whichline.checking.runner import Run
+from whichline.checking.short_failures import shorten_findings
 from whichline.cli import main as cs336
 from whichline.engine.assignment import find_problem, load_problems
 from whichline.engine.finding import Finding
@@ -109,12 +110,14 @@ def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
     crash = Finding(
         SOFTMAX, "crash", ("RuntimeError: in-place.", "This raises in every call."), tests=("test_softmax[2d]",)
     )
-    number = Finding(SOFTMAX, "number", ("Expected x − max; found x.",), tests=("test_softmax[1d]",))
+    number = Finding(
+        SOFTMAX, "number", ("Expected x − max; found x.",), file="a.py", line=7, tests=("test_softmax[1d]",)
+    )
     assert show_board(results, [crash, number]) == [
         "Next: test_softmax[2d]",
         "  RuntimeError: in-place.",
         "  This raises in every call.",
-        "  and 1 more place: uv run cs336 check --all",
+        "  and 1 more place: a.py:7",
         "uv run pytest -x -k test_softmax",
     ]
     assert show_board(results, []) == [
@@ -122,6 +125,17 @@ def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
         "  the answer is NaN",
         "uv run pytest -x -k test_softmax",
     ]
+
+
+@pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
+def test_below_an_error_of_the_code_pytest_names_the_other_places_alone(raised: str, below: list[str]) -> None:
+    first = Finding(SOFTMAX, "first", ("Index 7 is too large.",), file="a.py", line=3, tests=("test_softmax[1d]",))
+    other = Finding(SOFTMAX, "other", ("Found 2x.",), file="a.py", line=7, tests=("test_softmax[2d]",))
+    failed = [
+        Result(test, SOFTMAX, False, False, 1.0, Outcome.FAILED, Check.CALL, raised=raised)
+        for test in (*first.tests, *other.tests)
+    ]
+    assert list(shorten_findings([first, other], failed)) == ["Index 7 is too large.", *below]
 
 
 def test_two_places_that_are_proved_together_are_both_shown_and_what_to_read_once() -> None:

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,8 +51,7 @@ class Score:
 
     @property
     def first_explanations(self) -> list[Finding]:
-        """The first explanation, with those proved together with it."""
-        return [each for each in self.explanations if each.tests == self.explanations[0].tests]
+        return find_together(self.explanations)
 
     @property
     def state(self) -> str:
@@ -110,6 +109,11 @@ def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]
         yield from (f"{indent}{part}" for part in parts or [""])
 
 
+def find_together(findings: Sequence[Finding]) -> list[Finding]:
+    """The first of some findings, with those proved together with it."""
+    return [each for each in findings if each.tests == findings[0].tests]
+
+
 def join_findings(findings: Iterable[Finding]) -> Iterator[str]:
     """The lines of some findings, one below the other; where two have a section in common, the last one names it."""
     findings = list(findings)
@@ -117,6 +121,13 @@ def join_findings(findings: Iterable[Finding]) -> Iterator[str]:
         is_named = any(each.section == finding.section for each in later)
         yield from [""] * bool(number)
         yield from replace(finding, section="" if is_named else finding.section).lines
+
+
+def name_places(findings: Iterable[Finding]) -> Iterator[str]:
+    """A line with the places of findings that are not told, if there are any."""
+    places = list(dict.fromkeys(f"{each.file}:{each.line}" for each in findings if each.file))
+    if places:
+        yield f"and {len(places)} more place{'s' * (len(places) > 1)}: {', '.join(places)}"
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
@@ -224,9 +235,8 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
                 yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
                 yield Lines(failure.details, "", "    ")
             yield from _list_findings(result.first_explanations)
-            if more := len(result.explanations) - len(result.first_explanations):
-                also = f"and {more} more place{'s' * (more > 1)}: {name_command('check --all')}"
-                yield Lines([also], "dim", "  ")
+            others = [each for each in result.explanations if each not in result.first_explanations]
+            yield Lines(name_places(others), "", "  ")
             if printed := run.printed.get(failure.test):
                 yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
             # From the margin: the longest fits in 80 columns.

@@ -14,7 +14,7 @@ from textwrap import shorten
 import pytest
 from torch import Tensor
 
-from whichline.checking.board import wrapped
+from whichline.checking.board import find_together, join_findings, name_places, wrapped
 from whichline.engine.case import CaseError
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
@@ -114,6 +114,17 @@ def is_short(config: pytest.Config) -> bool:
     """Tell whether nobody asks for every failure."""
     is_traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
     return not is_traced and config.get_verbosity() < 1
+
+
+def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> Iterator[str]:
+    """The lines of the findings of a problem; below an error that is raised, of others no more than their places.
+
+    What they say may be due to it: they are told once it is corrected.
+    """
+    is_raised = any(result.raised and result.test in findings[0].tests for result in results)
+    told = find_together(findings) if is_raised else findings
+    yield from join_findings(told)
+    yield from name_places(each for each in findings if each not in told)
 
 
 def order_problems(results: Iterable[Result]) -> list[str]:
