@@ -77,16 +77,19 @@ def show(student: Student) -> tuple[str, str]:
 
 
 def debug(student: Student) -> tuple[str, str]:
-    """An attention in four lines, one of them wrong: the solution's own lines are not for students."""
-    student.replace(
-        "adapters.py",
-        "return scaled_dot_product_attention(Q, K, V, mask)",
-        """scores = Q @ K.mT / Q.shape[-1]
+    """An attention of its own, one line of it wrong: the solution's lines are not for students."""
+    attention = """\
+
+
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.mT / Q.shape[-1]
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    weights = scores.softmax(dim=-1)
-    return weights @ V""",
-    )
+    weights = torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
+    return weights @ V
+"""
+    path = student.folder / FUNCTIONAL
+    path.write_text(path.read_text() + attention)
     command = "debug --case attention/3d-causal"
     return f"uv run cs336 {command}", student.run("whichline", *command.split()).stdout
 

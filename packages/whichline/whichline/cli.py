@@ -106,6 +106,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         "check": ("whichline.checking.commands:check", "Run the public tests and show the board."),
         "debug": ("whichline.lab.commands:debug", "Mark each line of your code that one call runs."),
         "hint": ("whichline.checking.commands:hint", "Show a hint for a problem."),
+        "reset": ("whichline.submission.commands:reset", "Begin a problem again; what you wrote is kept."),
         "submit": ("whichline.submission.commands:submit", "Pack what you hand in."),
         "update": ("whichline.submission.commands:update", "Take in an update of the course's files."),
     },

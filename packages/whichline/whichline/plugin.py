@@ -1,7 +1,7 @@
 """The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong.
 
-What is not written yet takes one line for each problem. Below the failures it tells what of the code that passes is not
-the student's own work, and what that costs.
+That stands above everything else, unless every failure was asked for. What is not written yet takes one line for each
+problem. Below the failures it tells what of the code that passes is not the student's own work, and what that costs.
 """
 
 import whichline.required
@@ -13,25 +13,31 @@ import gc
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from _pytest._code.code import ReprFileLocation, TerminalRepr
-from _pytest._io import TerminalWriter
-from _pytest.capture import CaptureManager
 
 import whichline.quick_start
-from whichline.checking.board import begin_at, wrapped
+from whichline.checking.board import begin_at, join_findings, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.settings import describe_undone, undo_settings
-from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
+from whichline.checking.short_failures import (
+    WIDTH,
+    ShortFailures,
+    count_numbers,
+    is_short,
+    order_problems,
+    shorten_findings,
+)
+from whichline.checking.text import Text
 from whichline.checking.watchdog import LONG, describe_time_limit, find_students_line, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
@@ -77,8 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("leave -n out: the tests run in one process, and take only seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
-    config.pluginmanager.register(engine_runs)
     config.pluginmanager.register(ShortFailures(engine_runs.results, engine_runs.failures, engine_runs.explanations))
+    config.pluginmanager.register(engine_runs)  # the last one is asked first
     atexit.register(end_quickly)
 
 
@@ -199,7 +205,8 @@ class EngineRuns:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
             place = (item.location[0], (item.location[1] or 0) + 1)
-            report.longrepr = ResultText(item.stash[RESULT], place, self, item.config)
+            text: Any = ResultText(item.stash[RESULT], place, self, item.config)
+            report.longrepr = text
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -216,7 +223,8 @@ class EngineRuns:
             error = call.excinfo.value.__cause__ or call.excinfo.value
         if error:
             failure = describe(error, self.root)
-            report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
+            text: Any = Text(failure.headline, failure.details, (collector.nodeid, 1))  # all that pytest asks for
+            report.longrepr = text
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around that of the debugger
@@ -266,7 +274,7 @@ class EngineRuns:
     def _say_next(self) -> Iterator[str]:
         """The place of the first finding and a case to see it in, or the first place that is not written yet."""
         if told := next((each for each in self._list_told() if each.file), None):
-            yield f"Now open:  {told.file}, line {told.line}"
+            yield f"Now open:  {told.file}:{told.line}"
             tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
             if tests:
                 yield f"To see it: {name_command(f'debug --case {min(tests, key=count_numbers).cases()[0].name}')}"
@@ -290,21 +298,21 @@ class EngineRuns:
         told = [each for each in self.explanations if not each.is_of_earlier]
         return sorted(told, key=lambda each: order.index(each.problem))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Below the failures, the last thing that is read: what explains them, and what to write next."""
-        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
-            terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
-        told = self._list_told()
+    @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
+    def pytest_tell_causes_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Tell what explains the failures before pytest prints those that nothing explains."""
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
-            told = [each for each in told if each.problem not in bonus] or told
-        for problem in dict.fromkeys(each.problem for each in told):
-            terminalreporter.section(f"What your code does: {problem}", yellow=True)
-            for number, finding in enumerate(each for each in told if each.problem == problem):
-                for line in wrapped([*[""] * bool(number), *finding.lines], WIDTH):
-                    terminalreporter.line(line, bold=True)
-        if {name for each in told for name in each.tests} - {result.test for result in self.results}:
-            terminalreporter.line(OTHERS)
+            told = self._list_told()
+            self._tell_causes(terminalreporter, [each for each in told if each.problem not in bonus] or told)
+        yield
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Below the failures: what explains them if all were asked for, and what else there is to say."""
+        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
+            terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
+        if not is_short(terminalreporter.config):
+            self._tell_causes(terminalreporter, self._list_told())
         for line in wrapped(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
         for title, *lines in filter(
@@ -321,20 +329,15 @@ class EngineRuns:
                 count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
                 terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
 
-
-class Text(TerminalRepr):
-    """An explanation of what went wrong, as pytest prints it."""
-
-    def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
-        self.headline = headline
-        self.details = details
-        self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
-
-    def toterminal(self, tw: TerminalWriter) -> None:
-        for line in wrapped([self.headline], WIDTH):
-            tw.line(line.strip(), red=True, bold=True)
-        for line in wrapped(self.details, WIDTH, "  "):
-            tw.line(line)
+    def _tell_causes(self, terminal: pytest.TerminalReporter, told: Sequence[Finding]) -> None:
+        for problem in dict.fromkeys(each.problem for each in told):
+            terminal.section(f"What your code does: {problem}", yellow=True)
+            found = [each for each in told if each.problem == problem]
+            lines = shorten_findings(found, self.results) if is_short(terminal.config) else join_findings(found)
+            for line in wrapped(lines, WIDTH):
+                terminal.line(line, bold=True)
+        if {name for each in told for name in each.tests} - {result.test for result in self.results}:
+            terminal.line(OTHERS)
 
 
 class ResultText(Text):
@@ -351,7 +354,7 @@ class ResultText(Text):
         self.runs = runs
         self.config = config
 
-    def toterminal(self, tw: TerminalWriter) -> None:
+    def toterminal(self, tw: Any) -> None:
         explained = any(each.problem == self.result.problem for each in self.runs.explanations)
         is_alone = explained and self.result.is_wrong and is_short(self.config)  # what the code has printed is below it
         if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints the place alone
@@ -368,6 +371,7 @@ class ResultText(Text):
 
 def _drop_captured(config: pytest.Config) -> None:
     """Forget what the search has had printed into a stream of pytest's that the student's files have kept."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    if isinstance(capture, CaptureManager) and capture._global_capturing:  # Ctrl-C ends it
-        capture.read_global_capture()
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    if capture:
+        with suppress(AssertionError):  # Ctrl-C has ended it
+            capture.read_global_capture()

@@ -14,6 +14,7 @@ from staff.tools.student import ROOT, Student
 from staff.tools.terminal import Terminal
 from whichline.checking.board import begin_at, render, score
 from whichline.checking.runner import Run
+from whichline.checking.short_failures import shorten_findings
 from whichline.cli import main as cs336
 from whichline.engine.assignment import find_problem, load_problems
 from whichline.engine.finding import Finding
@@ -54,8 +55,8 @@ def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
     assert welcome.startswith("Welcome! docs/assignment.md explains each problem.")
     assert [re.sub(r"\d+$", "N", line) for line in last.splitlines()] == [
         "Next: softmax",
-        f"  open {FUNCTIONAL}, line N",
-        "  not implemented yet: write run_softmax in adapters.py, line N",
+        f"  open {FUNCTIONAL}:N",
+        "  not implemented yet: write run_softmax in adapters.py:N",
         "uv run pytest -x -k test_softmax",
     ]
     assert len(process.stdout.splitlines()) <= 22
@@ -76,7 +77,7 @@ def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Studen
 
 def test_the_board_fits_in_60_columns() -> None:
     problems = load_problems(ROOT)
-    headline = "not implemented yet: write run_softmax in adapters.py, line 14"
+    headline = "not implemented yet: write run_softmax in adapters.py:14"
     results = [
         Result(name, each.id, False, each.bonus, each.points, Outcome.FAILED, Check.NOT_WRITTEN, headline)
         for each in problems.values()
@@ -104,22 +105,71 @@ def show_board(results: dict[str, str], explanations: list[Finding], chosen: str
     return [line.rstrip() for line in lines[lines.index("") + 1 :]]
 
 
-def test_the_headline_is_that_of_a_test_which_the_explanation_is_about() -> None:
+def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
     results = {"test_softmax[1d]": "the answer is NaN", "test_softmax[2d]": "RuntimeError: in-place"}
     crash = Finding(
-        SOFTMAX, "crash", ("RuntimeError: in-place", "This raises in every call."), tests=("test_softmax[2d]",)
+        SOFTMAX, "crash", ("RuntimeError: in-place.", "This raises in every call."), tests=("test_softmax[2d]",)
     )
-    number = Finding(SOFTMAX, "number", ("Expected x − max; found x.",), tests=("test_softmax[1d]",))
-    lines = show_board(results, [crash, number])
-    assert lines[:3] == ["Next: test_softmax[2d]", "  RuntimeError: in-place", "    This raises in every call."]
-    assert not any("Expected" in line for line in lines)
+    number = Finding(
+        SOFTMAX, "number", ("Expected x − max; found x.",), file="a.py", line=7, tests=("test_softmax[1d]",)
+    )
+    assert show_board(results, [crash, number]) == [
+        "Next: test_softmax[2d]",
+        "  RuntimeError: in-place.",
+        "  This raises in every call.",
+        "  and 1 more place: a.py:7",
+        "uv run pytest -x -k test_softmax",
+    ]
+    assert show_board(results, []) == [
+        "Next: test_softmax[1d]",
+        "  the answer is NaN",
+        "uv run pytest -x -k test_softmax",
+    ]
 
 
-def test_two_places_that_are_proved_together_are_both_shown() -> None:
-    first = Finding(SOFTMAX, "first", ("Expected x.",), tests=("test_softmax[1d]",))
+@pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
+def test_below_an_error_of_the_code_pytest_names_the_other_places_alone(raised: str, below: list[str]) -> None:
+    first = Finding(SOFTMAX, "first", ("Index 7 is too large.",), file="a.py", line=3, tests=("test_softmax[1d]",))
+    other = Finding(SOFTMAX, "other", ("Found 2x.",), file="a.py", line=7, tests=("test_softmax[2d]",))
+    failed = [
+        Result(test, SOFTMAX, False, False, 1.0, Outcome.FAILED, Check.CALL, raised=raised)
+        for test in (*first.tests, *other.tests)
+    ]
+    assert list(shorten_findings([first, other], failed)) == ["Index 7 is too large.", *below]
+
+
+def test_two_places_that_are_proved_together_are_both_shown_and_what_to_read_once() -> None:
+    first = Finding(SOFTMAX, "first", ("Expected x.",), section="2 Softmax", tests=("test_softmax[1d]",))
     second = replace(first, id="second", said=("Expected y.",), proof="With these two corrected, it passes.")
     lines = show_board({"test_softmax[1d]": "the answer is wrong"}, [first, second])
-    assert lines[2:6] == ["    Expected x.", "", "    Expected y.", "    With these two corrected, it passes."]
+    assert lines[1:-1] == [
+        "  Expected x.",
+        "",
+        "  Expected y.",
+        "  With these two corrected, it passes.",
+        "    Read:  docs/assignment.md, section 2 Softmax",
+    ]
+
+
+def show_end(unwritten: set[str]) -> str:
+    """The end of the board when all that is required passes, and some bonus problems are still to be written."""
+    problems = load_problems(ROOT)
+    results = [
+        Result(id, id, False, each.bonus, each.points, Outcome.FAILED, Check.NOT_WRITTEN, "not implemented yet")
+        if id in unwritten
+        else Result(id, id, False, each.bonus, each.points, Outcome.PASSED)
+        for id, each in problems.items()
+    ]
+    console = Console(width=80, file=StringIO())
+    with console.capture() as shown:
+        console.print(render(score(problems.values(), results), Run(1), ROOT, whole=True))
+    return shown.get()
+
+
+def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:
+    left = "15 of 15 points: now uv run cs336 submit\nUp to 5 bonus points are left: multihead_attention, decoding\n"
+    assert left in show_end({"multihead_attention", "decoding"})
+    assert show_end(set()).endswith("\n15 of 15 points: now uv run cs336 submit\n")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +186,7 @@ def test_the_line_that_is_opened_is_the_problems_own(
 ) -> None:
     for name in {FUNCTIONAL, LINEAR, "cs336_basics/nn/rope.py"}.difference(written):
         student.unwrite(name)
-    file, _, line = begin_at(student.folder, load_problems(ROOT)[id]).partition(", line ")
+    file, _, line = begin_at(student.folder, load_problems(ROOT)[id]).partition(":")
     before = (student.folder / file).read_text().splitlines()[: int(line)] if opens else []
     assert next((each.strip() for each in reversed(before) if "def " in each), "").startswith(opens)
     assert bool(file) == bool(opens)
@@ -145,7 +195,7 @@ def test_the_line_that_is_opened_is_the_problems_own(
 def test_a_line_that_says_what_is_to_do_is_opened(student: Student) -> None:
     student.unwrite(LINEAR)
     student.replace(LINEAR, "raise NotImplementedError", 'raise NotImplementedError("todo")')
-    assert begin_at(student.folder, load_problems(ROOT)["linear"]).startswith(f"{LINEAR}, line ")
+    assert begin_at(student.folder, load_problems(ROOT)["linear"]).startswith(f"{LINEAR}:")
 
 
 def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_below(student: Student) -> None:
@@ -188,7 +238,7 @@ def test_a_setting_that_a_file_changes_for_all_code_is_below_the_board(student: 
     process = student.run("whichline", "check", "softmax")
     assert rows(process.stdout) == {"softmax": ["passed", "17/17", "2.0/2"]}
     assert "\nUndone when your files had been imported, here and in grading\n" in process.stdout
-    assert "  adapters.py, line 9: torch.set_grad_enabled changes a setting" in process.stdout
+    assert "  adapters.py:9: torch.set_grad_enabled changes a setting" in process.stdout
 
 
 def test_a_bonus_problem_may_fail(student: Student) -> None:

@@ -66,7 +66,7 @@ def test_an_editor_with_the_folder_above_open_runs_the_tests(wrong: Student) -> 
     process = wrong.run("pytest", f"--rootdir={tree.parent}", str(tree / "tests"), *ONE)
     assert (process.returncode, process.stderr) == (1, "")
     assert TOLD in process.stdout
-    assert f"Now open:  {LINEAR}, line " in process.stdout
+    assert f"Now open:  {LINEAR}:" in process.stdout
 
 
 def test_a_report_that_is_written_before_the_search_claims_nothing_of_it(wrong: Student) -> None:
@@ -162,7 +162,7 @@ def test_a_test_of_the_course_that_was_given_parameters_gets_a_line(student: Stu
     for command in (("pytest",), ("whichline", "check")):
         process = student.run(*command)
         said = " ".join(f"{process.stdout}{process.stderr}".split())
-        assert "tests/test_3_linear.py, line 8: test_linear asks for case, n; a test gets `case` with the mark" in said
+        assert "tests/test_3_linear.py:8: test_linear asks for case, n; a test gets `case` with the mark" in said
         assert "Traceback" not in said
 
 

@@ -28,15 +28,15 @@ def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -
     process = student.run("pytest", "-k", "softmax or scaled_dot_product_attention or rope")
     assert process.returncode == 1
     summary = re.sub(r"\d+ deselected", "N deselected", process.stdout.partition("Not written yet")[2]).splitlines()[1:]
-    assert [re.sub(r"line \d+", "line N", re.sub(r"=* (.*) in .* =*", r"\1", line)) for line in summary] == [
-        f"softmax                        17 tests  {FUNCTIONAL}, line N",
-        f"scaled_dot_product_attention   37 tests  {FUNCTIONAL}, line N",
-        f"rope                           16 tests  {FUNCTIONAL}, line N",
-        f"multihead_self_attention       13 tests  {FUNCTIONAL}, line N",
+    assert [re.sub(r":\d+", ":N", re.sub(r"=* (.*) in .* =*", r"\1", line)) for line in summary] == [
+        f"softmax                        17 tests  {FUNCTIONAL}:N",
+        f"scaled_dot_product_attention   37 tests  {FUNCTIONAL}:N",
+        f"rope                           16 tests  {FUNCTIONAL}:N",
+        f"multihead_self_attention       13 tests  {FUNCTIONAL}:N",
         "",
         "N deselected, 83 not written yet",
         "To begin:  uv run cs336 check",
-        f"Now open:  {FUNCTIONAL}, line N",
+        f"Now open:  {FUNCTIONAL}:N",
     ]
     assert "FAILED" not in process.stdout
     assert len(process.stdout.splitlines()) <= 24
@@ -46,7 +46,7 @@ def test_the_last_line_says_what_to_write_next_when_some_is_written(student: Stu
     student.unwrite("cs336_basics/nn/linear.py")
     *_, end, last = student.run("pytest", "-k", "linear or rope").stdout.splitlines()
     assert "16 passed" in end
-    assert re.sub(r"line \d+", "line N", last) == "Now open:  cs336_basics/nn/linear.py, line N"
+    assert re.sub(r":\d+", ":N", last) == "Now open:  cs336_basics/nn/linear.py:N"
 
 
 PRINTS = """print("printed", file=KEPT)
@@ -112,6 +112,7 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     assert len(short) <= 24
     assert max(map(len, short)) <= 80
     begin = short.index("")
+    assert begin > short.index("With √d_k here, all 33 failing tests pass.")
     assert short[begin + 1 : begin + 4] == [
         "scaled_dot_product_attention   33 of 37 tests fail",
         "multihead_self_attention       19 of 23 tests fail due to an earlier one",
@@ -123,7 +124,7 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     assert "With √d_k here, all 33 failing tests pass." in short
     assert "It also explains failing tests of 5 other problems." in short
     *_, place, case = short
-    assert re.sub(r"line \d+", "line N", place) == f"Now open:  {FUNCTIONAL}, line N"
+    assert re.sub(r":\d+", ":N", place) == f"Now open:  {FUNCTIONAL}:N"
     assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
 
 
@@ -145,7 +146,7 @@ def test_a_setting_that_a_file_changes_for_all_code_is_undone_and_its_line_is_na
     assert process.returncode == 0, process.stdout
     output = " ".join(process.stdout.split())
     assert "Undone when your files had been imported, here and in grading" in output
-    place = f"{FUNCTIONAL}, line {lines.index(f'torch.{changes}') + 1}"
+    place = f"{FUNCTIONAL}:{lines.index(f'torch.{changes}') + 1}"
     name = changes.partition("(")[0]
     assert f"{place}: torch.{name} changes a setting for all code, the tests included. {instead}" in output
 
@@ -206,7 +207,7 @@ def test_a_place_in_the_function_of_another_problem_is_told(student: Student) ->
     assert re.findall(r"^=+ What your code does: (\w+) =+$", output, re.M) == ["multihead_self_attention"]
     assert "Expected √d_k; found d_k." in output
     assert "With √d_k here, all 19 failing tests pass." in output
-    assert f"\nNow open:  {FUNCTIONAL}, line " in output
+    assert f"\nNow open:  {FUNCTIONAL}:" in output
 
 
 def test_a_mistake_is_told_whatever_else_is_asked_for(student: Student) -> None:
@@ -242,6 +243,18 @@ def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_e
     first = student.run("pytest", "-q", "--tb=line", "-k", "test_scaled_dot_product_attention[3d-no-mask]").stdout
     (headline,) = re.findall("the answer is wrong in .* places", first)
     assert re.search(f" more, the first: {headline}\n  3d-no-mask, 3d-causal, ", short)
+
+
+def test_a_cause_stands_above_what_nothing_explains_and_above_the_counts(student: Student) -> None:
+    student.replace("assignment.toml", 'id = "softmax"', 'id = "softmax"\ntold = "tests"')
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
+    student.replace(*DOUBLED)
+    short = student.run("pytest", "-q", "-k", "test_linear or test_softmax and first-dim").stdout
+    titles = ["What your code does: linear", TWICE, "= FAILURES =", "softmax                        "]
+    places = [short.index(title) for title in titles]
+    assert places == sorted(places)
+    everything = student.run("pytest", "-v", "-k", "test_linear").stdout
+    assert everything.index("= FAILURES =") < everything.index("What your code does: linear")
 
 
 def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:

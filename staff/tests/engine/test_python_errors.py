@@ -97,9 +97,9 @@ MISTAKES = {
         "NameError: name 'einsum' is not defined",
         "  add `from einops import einsum` at the top of the file",
     ],
-    "raise NotImplementedError": ["not implemented yet: write run_linear in adapters.py, line 15"],
-    "raise NotImplementedError()": ["not implemented yet: write run_linear in adapters.py, line 15"],
-    "raise NotImplementedError('todo')  # tomorrow": ["not implemented yet: write run_linear in adapters.py, line 15"],
+    "raise NotImplementedError": ["not implemented yet: write run_linear in adapters.py:15"],
+    "raise NotImplementedError()": ["not implemented yet: write run_linear in adapters.py:15"],
+    "raise NotImplementedError('todo')  # tomorrow": ["not implemented yet: write run_linear in adapters.py:15"],
     "return in_features + torch.zeros(4)": [
         "  got sizes 7 and 4 along axis 2, expected equal sizes (or 1): name the axes"
     ],

@@ -239,7 +239,7 @@ def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_s
 
 
 def test_what_grading_alone_refuses_is_not_to_be_seen_at_home() -> None:
-    said = "adapters.py, line 3, uses a.log: in grading there are no files, network or processes"
+    said = "adapters.py:3 uses a.log: in grading there are no files, network or processes"
     details = ("PermissionError: [Errno 1] Operation not permitted: '/a.log'", "adapters.py:3, in <module>", "    f()")
     text = told(failed("test_softmax[2d]", said, check=Check.CALL, details=details, place="adapters.py:3", see=SEE))
     assert f"- **0.25 points lost**: Softmax: `adapters.py:3 {said}` in `test_softmax[2d]`\n" in text

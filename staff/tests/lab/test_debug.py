@@ -307,7 +307,7 @@ def test_an_error_comes_after_the_lines_up_to_it(lab: Lab) -> None:
 def test_what_is_still_to_be_written(lab: Lab) -> None:
     unwritten = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n"
     report = words(lab, *CAUSAL, adapters=unwritten)
-    assert report.endswith("not implemented yet: write run_scaled_dot_product_attention in adapters.py, line 2")
+    assert report.endswith("not implemented yet: write run_scaled_dot_product_attention in adapters.py:2")
     assert "can be followed" not in report
 
 

@@ -74,7 +74,7 @@ def test_what_grading_refuses_is_told_with_its_line_and_without_a_question(tell:
     (finding,) = tell(ATTENTION, (edit, f"open('scale.txt'); {edit}"))
     line = RIGHT[: RIGHT.index(edit)].count("\n") + 1
     assert finding.lines[-3:] == [
-        f"adapters.py, line {line}, uses scale.txt: in grading there are no files, network or processes",
+        f"adapters.py:{line} uses scale.txt: in grading there are no files, network or processes",
         "This raises in every call that the tests make.",
         f"All {len(finding.tests)} failing tests stop at this error.",
     ]

@@ -15,6 +15,7 @@ import pytest
 
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
+from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import read_archive
 from whichline.submission.update import read_update
 from whichline_grader.release.handout import (
@@ -252,8 +253,8 @@ def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:
     """Some files that uv writes come on top."""
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
     assert not any(name.startswith(("cs336_staff", "whichline", ".ci")) for name in files)
-    theirs = [name for name in files if not name.startswith(("fixtures/", "docs/pictures/"))]
-    assert len([*theirs, ".python-version", "uv.lock"]) <= 40
+    theirs = [name for name in files if not name.startswith(("fixtures/", "docs/pictures/", "."))]
+    assert len([*theirs, ".gitignore", ".python-version", "uv.lock"]) <= 40
     assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
 
 
@@ -271,6 +272,8 @@ def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: Mapping[str, bytes]
     engine = {entry for entry in sources if entry.startswith("whichline/")}
     assert engine == {*git(ROOT / "packages/whichline", "ls-files", "whichline").split()}
     ours = {entry for entry in git(ROOT, "ls-files", "problems", "lab").split() if "/staff/" not in entry}
+    students = [name for name in files if name.startswith(("adapters", "cs336_basics/"))]
+    ours |= {f"problems/{STARTER}/{name}" for name in students}
     assert {*sources} == engine | ours
     assert make_wheel("cs336", "1", ">=3.11", {entry: sources[entry] for entry in sorted(ours)}) == (name, files[name])
     other = make_wheel("cs336", "1", ">=3.11", {entry: sources[entry] + b"#" for entry in ours})[0]

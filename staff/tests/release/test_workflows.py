@@ -1,7 +1,9 @@
 """The workflows that staff copy: what they may do, and whether their commands are those that exist here."""
 
+import json
 import os
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,21 @@ def test_students_run_the_commands_of_the_readme_without_a_secret():
     assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()
     assert workflow("check.yml")["jobs"]["check"]["env"] == {"UV_NO_SYNC": 1}
     assert check == "uv run pytest"
+
+
+def test_the_container_has_what_the_readme_installs():
+    container = json.loads((ROOT / OVERLAY / ".devcontainer/devcontainer.json").read_text())
+    commands = container["postCreateCommand"].split(" && ")
+    assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()
+    assert container["containerEnv"] == {"UV_NO_SYNC": "1"}
+
+
+def test_the_test_panel_of_vs_code_is_set_to_the_tests_that_pytest_runs():
+    settings = json.loads((ROOT / OVERLAY / ".vscode/settings.json").read_text())
+    pytests = tomllib.loads((ROOT / OVERLAY / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert settings["python.testing.pytestArgs"] == pytests["testpaths"]
+    assert settings["python.testing.pytestEnabled"] is True
+    assert settings["python.testing.unittestEnabled"] is False
 
 
 def test_the_step_that_grades_leaves_the_results_where_they_are_uploaded(tmp_path, monkeypatch):

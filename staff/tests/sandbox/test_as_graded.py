@@ -57,7 +57,7 @@ FINE = (
     "import torch\ntorch.einsum('ij,jk,kl->il', *[torch.ones(2, 2)] * 3); torch.cuda.is_available()",
 )
 FILES = {f"cs336_basics/file_{number}.py": source for number, source in enumerate((*USES, *FINE))}
-EXPECTED = [f"cs336_basics/file_{number}.py, line 2, {said}: {{}}" for number, said in enumerate(USES.values())]
+EXPECTED = [f"cs336_basics/file_{number}.py:2 {said}: {{}}" for number, said in enumerate(USES.values())]
 EXPECTED = [said.format("in grading there are no files, network or processes") for said in EXPECTED]
 EXPECTED += [""] * len(FINE)
 

@@ -192,7 +192,7 @@ def test_an_exception_names_the_lines_of_the_student(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("source", "place"),
-    [("def run_softmax(x, dim):\n    raise NotImplementedError", "adapters.py, line 2"), ("", "adapters.py")],
+    [("def run_softmax(x, dim):\n    raise NotImplementedError", "adapters.py:2"), ("", "adapters.py")],
 )
 def test_what_is_not_written_yet(run: Run, source: str, place: str) -> None:
     with pytest.raises(StudentRaised) as caught:

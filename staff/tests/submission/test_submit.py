@@ -88,7 +88,7 @@ def test_what_grading_refuses_is_told_with_its_line(student: Student) -> None:
     process = student.run("whichline", "submit")
     assert process.returncode == 0, process.stderr
     line = (student.folder / FUNCTIONAL).read_text().split(logs)[0].count("\n") + 1
-    said = f"{FUNCTIONAL}, line {line}, uses attention.log: in grading there are no files, network or processes"
+    said = f"{FUNCTIONAL}:{line} uses attention.log: in grading there are no files, network or processes"
     assert said in " ".join(process.stdout.split())
     assert "  linear: 0 of 5 tests pass\n" in process.stdout
     assert not (student.folder / "attention.log").exists()
@@ -128,7 +128,7 @@ DEEP = "has an expression nested too deep for Python; split it into several"
     ("file", "content", "said"),
     [
         (ROPE, None, f"nothing was written: {ROPE} is missing; put it back, even if it is empty\n"),
-        (ROPE, b"import torch\ndef broken(:\n", f"nothing was written: {ROPE}, line 2: invalid syntax\n"),
+        (ROPE, b"import torch\ndef broken(:\n", f"nothing was written: {ROPE}:2: invalid syntax\n"),
         (ROPE, b"x = " + b"-" * 60_000 + b"1", f"nothing was written: {ROPE} {DEEP}\n"),
         (ROPE, b"\0\xff", f"nothing was written: {ROPE}"),
         ("cs336_basics/rope copy.py", b"", "'cs336_basics/rope copy.py' is not a valid name in an archive"),

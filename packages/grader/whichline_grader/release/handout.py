@@ -5,6 +5,7 @@ Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a functi
 students have in another form than staff lies in `staff/handout/` as they get it. No folder named `staff` ships.
 
 The problems and the engine become one wheel, the kit: students see what they write, and edit nothing else by accident.
+The starter code is in it, too, for `reset`.
 """
 
 import ast
@@ -19,6 +20,7 @@ from pathlib import Path, PurePath
 from whichline.engine.assignment import ADAPTERS, PROBLEMS, is_students, read_assignment
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
 from whichline.engine.errors import CourseworkError
+from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import write_archive
 from whichline.submission.update import Update, write_update
 from whichline_grader.paths import STAFF
@@ -61,16 +63,18 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
     """
     files = without_left_out(root, dict(_tracked(root)))
     secrets: set[str] = set()
+    starters: dict[str, bytes] = {}
     for name, content in files.items():
         if is_students(Path(name)) and name.endswith(".py"):
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
-            files[name] = stub(name, source).encode()
+            files[name] = starters[name] = stub(name, source).encode()
     if leftovers := [each for name, content in files.items() for each in _list_leftovers(name, content, secrets)]:
         raise HandoutError("\n".join(leftovers))
     assignment = read_assignment(root)
     project = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))["project"]
     kit = {name: files.pop(name) for name in [*files] if PurePath(name).parts[0] in assignment.in_kit}
+    kit |= {f"{PROBLEMS}/{STARTER}/{name}": content for name, content in starters.items()}
     name, wheel = make_wheel(assignment.command, version, project["requires-python"], kit)
     files[name] = wheel
     files[PROJECT] = files[PROJECT].replace(b'"KIT"', b'"%b"' % name.encode())

@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,8 +51,7 @@ class Score:
 
     @property
     def first_explanations(self) -> list[Finding]:
-        """The first explanation, with those proved together with it."""
-        return [each for each in self.explanations if each.tests == self.explanations[0].tests]
+        return find_together(self.explanations)
 
     @property
     def state(self) -> str:
@@ -110,9 +109,25 @@ def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]
         yield from (f"{indent}{part}" for part in parts or [""])
 
 
-def said_once(lines: Iterable[str], shown: Collection[str]) -> Iterator[str]:
-    """The lines of an explanation without those that are `shown` above it."""
-    yield from (line for line in lines if line.strip() not in shown)
+def find_together(findings: Sequence[Finding]) -> list[Finding]:
+    """The first of some findings, with those proved together with it."""
+    return [each for each in findings if each.tests == findings[0].tests]
+
+
+def join_findings(findings: Iterable[Finding]) -> Iterator[str]:
+    """The lines of some findings, one below the other; where two have a section in common, the last one names it."""
+    findings = list(findings)
+    for number, (finding, *later) in enumerate(findings[n:] for n in range(len(findings))):
+        is_named = any(each.section == finding.section for each in later)
+        yield from [""] * bool(number)
+        yield from replace(finding, section="" if is_named else finding.section).lines
+
+
+def name_places(findings: Iterable[Finding]) -> Iterator[str]:
+    """A line with the places of findings that are not told, if there are any."""
+    places = list(dict.fromkeys(f"{each.file}:{each.line}" for each in findings if each.file))
+    if places:
+        yield f"and {len(places)} more place{'s' * (len(places) > 1)}: {', '.join(places)}"
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
@@ -176,7 +191,7 @@ def begin_at(root: Path, problem: Problem) -> str:
             if found := re.match(r" *(?:async )?def (\w+)", line):
                 function = found[1]
             if line.strip().startswith("raise NotImplementedError") and (not is_shared or function == title):
-                return f"{name}, line {number}"
+                return f"{name}:{number}"
     return ""
 
 
@@ -201,6 +216,10 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
             f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
         )
         yield Text.assemble((f"\n{points} points: now ", "green"), (name_command("submit"), "bold green"))
+        if left := [result for result in scores if result.problem.bonus and result.state != "passed"]:
+            bonus = sum(result.problem.points - result.points for result in left)
+            names = ", ".join(result.problem.id for result in left)
+            yield Lines([f"Up to {bonus:.3g} bonus points are left: {names}"], "green")
 
 
 def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
@@ -212,14 +231,14 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
                     yield Lines([f"open {place}"], "bold", "  ")
             else:
                 yield Text.assemble("\nNext: ", (failure.test, "bold"))
-            yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
-            for number, explanation in enumerate(result.first_explanations):
-                lines = said_once(explanation.lines, [failure.headline])
-                yield Lines([*[""] * bool(number), *lines], "bold", "    ")
             if not result.explanations:
+                yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
                 yield Lines(failure.details, "", "    ")
+            yield from _list_findings(result.first_explanations)
+            others = [each for each in result.explanations if each not in result.first_explanations]
+            yield Lines(name_places(others), "", "  ")
             if printed := run.printed.get(failure.test):
-                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "    ")
+                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
             # From the margin: the longest fits in 80 columns.
             yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
             return
@@ -244,5 +263,9 @@ def _explained(scores: list[Score]) -> Iterable[RenderableType]:
     for result in scores:
         if result.explanations:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
-        for explanation in result.explanations:
-            yield Lines([*explanation.lines, ""], "bold", "  ")
+        yield from _list_findings(result.explanations)
+
+
+def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:
+    """What is told, a finding below the other; what to read is said once."""
+    yield Lines(join_findings(findings), "bold", "  ")

@@ -33,7 +33,7 @@ def describe_undone(root: Path) -> list[str]:
     lines = ["Undone when your files had been imported, here and in grading"]
     for file, name in _undone:
         line = _find_line(file, name)
-        place = f"{Path(file).relative_to(root).as_posix()}{f', line {line}' * bool(line)}"
+        place = f"{Path(file).relative_to(root).as_posix()}{f':{line}' * bool(line)}"
         lines.append(f"{place}: torch.{name} changes a setting for all code, the tests included. {INSTEAD[name]}")
     return lines
 

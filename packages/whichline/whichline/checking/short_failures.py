@@ -1,7 +1,7 @@
 """Failing tests as pytest tells them: what matters first, once, and within a screen.
 
-A problem whose failures are explained takes one line, and the explanation follows. Of any other problem the smallest
-failure stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
+A problem whose failures are explained takes one line below the explanation. Of any other problem the smallest failure
+stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
 """
 
 import math
@@ -14,7 +14,7 @@ from textwrap import shorten
 import pytest
 from torch import Tensor
 
-from whichline.checking.board import wrapped
+from whichline.checking.board import find_together, join_findings, name_places, wrapped
 from whichline.engine.case import CaseError
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
@@ -76,7 +76,7 @@ class ShortFailures:
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
             explained = {name for each in self.explanations for name in each.tests}
             others = [each for each in left if each[0].name not in explained and self._is_due(each[1])]
-            what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained below"
+            what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained"
             terminalreporter.ensure_newline()
             counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
             for line in wrapped(["", *counts], WIDTH):
@@ -114,6 +114,17 @@ def is_short(config: pytest.Config) -> bool:
     """Tell whether nobody asks for every failure."""
     is_traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
     return not is_traced and config.get_verbosity() < 1
+
+
+def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> Iterator[str]:
+    """The lines of the findings of a problem; below an error that is raised, of others no more than their places.
+
+    What they say may be due to it: they are told once it is corrected.
+    """
+    is_raised = any(result.raised and result.test in findings[0].tests for result in results)
+    told = find_together(findings) if is_raised else findings
+    yield from join_findings(told)
+    yield from name_places(each for each in findings if each not in told)
 
 
 def order_problems(results: Iterable[Result]) -> list[str]:

@@ -215,7 +215,7 @@ class ExceptionReport:
     def refusal(self) -> str:
         """Say what grading refuses in a line; "" if the error is no refusal."""
         refusal = describe_refusal(self.text) if self.frames else ""
-        return f"{self.frames[-1].filename}, line {self.frames[-1].lineno}, {refusal}" if refusal else ""
+        return f"{self.frames[-1].filename}:{self.frames[-1].lineno} {refusal}" if refusal else ""
 
     def ask(self, line: str, by_condition: str) -> str:
         """A question about the error in a line of code, or else the one that its condition asks."""

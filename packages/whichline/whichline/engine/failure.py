@@ -64,7 +64,7 @@ def _describe(error: BaseException, root: Path) -> Failure:
     functions = tuple((frame.filename, frame.name) for frame in report.frames)
     # torch raises the same class for reasons of its own.
     if last and report.kind == "NotImplementedError" and (last.line or "").startswith("raise NotImplementedError"):
-        what = f"not implemented yet: write {last.name} in {last.filename}, line {last.lineno}"
+        what = f"not implemented yet: write {last.name} in {last.filename}:{last.lineno}"
         return Failure(Check.NOT_WRITTEN, what, functions=functions)
     if isinstance(error, AssertionError) and not last:  # an assert of the test's own
         return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")

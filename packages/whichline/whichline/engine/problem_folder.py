@@ -17,6 +17,7 @@ from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, put_roo
 from whichline.engine.toml_file import AssignmentError
 
 REFERENCE = "reference"
+STARTER = "starter-code"  # beside the problems in a kit; no problem can have this id
 IS_ADAPTER = re.compile(r"run_\w+")
 
 
@@ -63,6 +64,12 @@ def find_on_paper(problem: str) -> Any:
 def list_problem_folders() -> list[str]:
     """The problems that have a reference, by id."""
     return sorted(path.parent.name for folder in _find_folders() for path in folder.glob(f"*/{REFERENCE}.py"))
+
+
+def find_starter(name: str) -> bytes | None:
+    """The starter code of a file that students write; None outside of a handout, whose kit has it."""
+    paths = (folder / STARTER / name for folder in _find_folders())
+    return next((path.read_bytes() for path in paths if path.is_file()), None)
 
 
 def _find_folders() -> list[Path]:

@@ -214,9 +214,7 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
     test = Test(name, call, place, hidden=hidden_cases is not None, memory=marks.get("memory"))
     if (asks := [*inspect.signature(call).parameters]) != ["case"] * ("cases" in marks):
         what = f"{name} asks for {', '.join(asks) or 'nothing'}"
-        raise SuiteError(
-            f"{place[0]}, line {place[1]}: {what}; a test gets `case` with the mark `cases`, otherwise nothing"
-        )
+        raise SuiteError(f"{place[0]}:{place[1]}: {what}; a test gets `case` with the mark `cases`, otherwise nothing")
     match marks.get("cases"):
         case None:
             return [test]

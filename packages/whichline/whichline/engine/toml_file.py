@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from whichline.engine.errors import CourseworkError
@@ -104,7 +104,7 @@ def _read_all(entries: Iterable[tuple[Any, Any, Key]], found: Sequence[Exception
 
 
 def _read(value: Any, hint: Any, key: Key) -> Any:
-    if isinstance(hint, UnionType):  # X | None: TOML has no null
+    if NoneType in get_args(hint):  # X | None: TOML has no null
         (hint,) = (each for each in get_args(hint) if each is not NoneType)
     origin, arguments = get_origin(hint) or hint, get_args(hint)
     if dataclasses.is_dataclass(origin):

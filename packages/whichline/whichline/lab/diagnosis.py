@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from whichline.checking.board import Lines, said_once
+from whichline.checking.board import Lines
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import Case
 from whichline.engine.finding import Finding
@@ -46,7 +46,7 @@ class Diagnosis(NamedTuple):
         shown = {line.strip() for first in self.wrong[:1] for line in (first.headline, *first.details)}
         for explanation in self.explanations:
             yield Text("")
-            yield Lines(said_once(explanation.lines, shown), "bold")
+            yield Lines([line for line in explanation.lines if line.strip() not in shown], "bold")
         yield Lines(describe_errors(self.errors))
 
 

@@ -1,4 +1,4 @@
-"""`submit` and `update`."""
+"""`submit`, `reset` and `update`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,8 +8,10 @@ from rich.console import Console
 
 from whichline.checking.board import deduct, render, score
 from whichline.checking.runner import run_once
-from whichline.engine.assignment import find_root, load_problems
+from whichline.engine.assignment import ADAPTERS, find_problem, find_root, load_problems
 from whichline.engine.kit import find_wheels, is_installed
+from whichline.submission.reset import list_written
+from whichline.submission.reset import reset as reset_files
 from whichline.submission.submit import (
     FILE_NAME,
     SubmissionError,
@@ -59,6 +61,29 @@ def submit(archive: Path | None) -> None:
 
 def _indented(lines: Iterable[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
+
+
+@click.command()
+@click.argument("problem")
+def reset(problem: str) -> None:
+    """Begin PROBLEM again with its starter code; what you wrote is kept aside.
+
+    The adapters stay as they are. Where a file has other problems in it, you are asked first.
+    """
+    root = find_root(Path.cwd())
+    problems = load_problems(root)
+    chosen = find_problem(problems, problem)
+    written = list_written(root, chosen)
+    others = [each.id for each in problems.values() if each != chosen and written.keys() & {*each.files}]
+    if others:
+        click.confirm(
+            f"{' and '.join(written)} also has what you wrote for {', '.join(others)}. Reset it all?", abort=True
+        )
+    for name, kept in reset_files(root, written):
+        click.echo(f"{name} is the starter code again")
+        if kept:
+            click.echo(f"  what you wrote is in {kept}")
+    click.echo(f"{ADAPTERS} is as you left it")
 
 
 @click.command()

@@ -106,7 +106,7 @@ def _imports(name: str, source: bytes) -> Iterator[str]:
     try:
         tree = ast.parse(source, name)
     except SyntaxError as error:
-        place = name if error.lineno is None else f"{name}, line {error.lineno}"
+        place = name if error.lineno is None else f"{name}:{error.lineno}"
         raise SubmissionError(f"{place}: {error.msg}") from None
     except ValueError as error:
         raise SubmissionError(f"{name} is not valid Python: {error}") from None
