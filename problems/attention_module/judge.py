@@ -59,14 +59,14 @@ def check_dropout(case: Case, answer: Any) -> None:
         message = f"{dropped:.0%} of the weights are dropped, expected {p:.0%}"
         kind = f"the share of the weights that is dropped is not {p:.0%}"
         raise WrongAnswer(message, Check.PROPERTY, kind=kind)
-    if dropped and not _independent(weights == 0, counts, p):
+    if dropped and not _are_independent(weights == 0, counts, p):
         message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
         raise WrongAnswer(message, Check.PROPERTY)
     if not is_sum:
         raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.PROPERTY)
 
 
-def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
+def _are_independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
     """Tell whether neighbours along each axis are both dropped or both kept as often as chance predicts."""
     alike = p**2 + (1 - p) ** 2
     three = p**3 + (1 - p) ** 3
@@ -74,12 +74,12 @@ def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
         three - alike**2
     )  # with the covariance of the next pair, which shares a weight
     for axis in range(dropped.ndim):
-        (first, second), pairs = _neighbours(dropped, axis), torch.logical_and(*_neighbours(counts, axis))
+        (first, second), pairs = _pair_neighbours(dropped, axis), torch.logical_and(*_pair_neighbours(counts, axis))
         n = int(pairs.sum())
         if abs(int((first == second)[pairs].sum()) - alike * n) > DEVIATIONS * math.sqrt(variance * n):
             return False
     return True
 
 
-def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+def _pair_neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return x.narrow(axis, 0, x.shape[axis] - 1), x.narrow(axis, 1, x.shape[axis] - 1)

@@ -34,7 +34,7 @@ test_blockwise_attention_of_any_shape = again(public.test_blockwise_attention, k
 
 
 @functools.cache
-def long_sequence() -> tuple[Inputs, Tensor, Case]:
+def draw_long_sequence() -> tuple[Inputs, Tensor, Case]:
     """Draw a long sequence, the indices of some queries, and a case with these queries only.
 
     All queries and keys differ, so computing repeated ones once saves no memory.
@@ -49,7 +49,7 @@ def long_sequence() -> tuple[Inputs, Tensor, Case]:
 
 @pytest.mark.memory(MEMORY)
 def test_blockwise_attention_in_little_memory():
-    inputs, rows, case = long_sequence()
+    inputs, rows, case = draw_long_sequence()
     try:
         answer = adapters.run_blockwise_attention(**inputs)
     except BaseException as error:  # the error of a worker that was killed for its memory is no Exception

@@ -51,14 +51,14 @@ def random_mask(shape: tuple[int, ...], generator: Generator) -> Tensor:
     return mask.scatter(-1, some_key, torch.ones_like(mask[..., :1]))
 
 
-def _padding_mask(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
+def _draw_padding_mask(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
     """Draw a mask (batch, 1, ..., 1, keys) for sequences of different lengths, one of them without padding."""
     lengths = torch.randperm(keys, generator=generator)[: batch[0]] + 1
     lengths[-1] = keys
     return (torch.arange(keys) < lengths.unsqueeze(-1)).view(batch[0], *(1 for _ in batch[1:]), 1, keys)
 
 
-def _mask_with_empty_rows(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
+def _draw_mask_with_empty_rows(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
     mask = random_mask((queries, keys), generator)
     mask[1] = False
     mask[-1] = False
@@ -69,8 +69,8 @@ MASKS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor]] = {
     "causal": lambda batch, queries, keys, generator: torch.ones(queries, keys, dtype=torch.bool).tril(),
     "random": lambda batch, queries, keys, generator: random_mask((queries, keys), generator),
     "full": lambda batch, queries, keys, generator: random_mask((*batch, queries, keys), generator),
-    "padding": _padding_mask,
-    "empty rows": _mask_with_empty_rows,
+    "padding": _draw_padding_mask,
+    "empty rows": _draw_mask_with_empty_rows,
     # Every block of queries but the first sees nothing of the first block of keys.
     "later keys": lambda batch, queries, keys, generator: torch.ones(queries, keys, dtype=torch.bool).triu(),
 }

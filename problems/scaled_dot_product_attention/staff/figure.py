@@ -30,36 +30,36 @@ def measure_weights(attention: Callable[..., Any]) -> Matrix:
     Returns:
         One row for each query, with None for NaN and infinity; no rows if the output is unusable.
     """
-    Q, K, V, mask = _inputs()
+    Q, K, V, mask = _load_inputs()
     with suppress(Exception, Stopped, SystemExit):
         answer = attention(Q, K, V, mask)
         shape = (*Q.shape[:-1], K.shape[-2])
         if isinstance(answer, Tensor) and answer.is_floating_point() and answer.shape == shape:
-            return _rows(answer.detach()[0].double())
+            return _list_rows(answer.detach()[0].double())
     return ()
 
 
 @cache
-def right_weights() -> Matrix:
+def compute_right_weights() -> Matrix:
     """Compute the right weights in float64."""
-    Q, K, V, mask = _inputs()
-    return _rows(run_scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask)[0])
+    Q, K, V, mask = _load_inputs()
+    return _list_rows(run_scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask)[0])
 
 
 @cache
-def allowed_keys() -> tuple[tuple[bool, ...], ...]:
+def list_allowed_keys() -> tuple[tuple[bool, ...], ...]:
     """Tell for each query which keys its mask allows."""
-    return tuple(tuple(row) for row in _inputs()[3].tolist())
+    return tuple(tuple(row) for row in _load_inputs()[3].tolist())
 
 
-def _inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _load_inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Load Q, K, V and the mask as fresh copies."""
     case = load_case(find_root(Path(__file__).parent) / "fixtures", CASE).copy()
     keys = case.K.shape[-2]
     return case.Q, case.K, torch.eye(keys).expand(*case.K.shape[:-1], keys).contiguous(), case.mask
 
 
-def _rows(weights: Iterable[Tensor]) -> Matrix:
+def _list_rows(weights: Iterable[Tensor]) -> Matrix:
     return tuple(tuple(float(f"{x:.6g}") if math.isfinite(x) else None for x in row.tolist()) for row in weights)
 
 
@@ -72,7 +72,7 @@ def compare_weights(weights: Matrix) -> str:
         return f"{missing} of your {sum(map(len, weights))} weights {are} NaN or infinite."
     differences = [
         (abs(yours - right), query, key, yours, right)
-        for query, (row, right_row) in enumerate(zip(weights, right_weights(), strict=True))
+        for query, (row, right_row) in enumerate(zip(weights, compute_right_weights(), strict=True))
         for key, (yours, right) in enumerate(zip(row, right_row, strict=True))
         if yours is not None and right is not None
     ]
@@ -88,8 +88,8 @@ def compare_weights(weights: Matrix) -> str:
 FIGURE = Figure(
     call="run_scaled_dot_product_attention",
     measure=measure_weights,
-    right=right_weights,
-    allowed=allowed_keys,
+    right=compute_right_weights,
+    allowed=list_allowed_keys,
     compare=compare_weights,
     title="The weights of your attention",
     row="query",

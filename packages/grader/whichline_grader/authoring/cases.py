@@ -36,13 +36,13 @@ class CaseSpec:
 
     def draw_inputs(self, seed: int) -> Inputs:
         """Draw the arguments with this seed, in the types that a case can store."""
-        return {key: _keep(key, x) for key, x in self.draw(Generator().manual_seed(seed)).items()}
+        return {key: _make_storable(key, x) for key, x in self.draw(Generator().manual_seed(seed)).items()}
 
 
-def _keep(name: str, x: Any) -> Any:
+def _make_storable(name: str, x: Any) -> Any:
     """Turn an argument into what a case can store: an array into a tensor, a tuple into a list."""
     if isinstance(x, dict):
-        return {key: _keep(f"{name}[{key!r}]", each) for key, each in x.items()}
+        return {key: _make_storable(f"{name}[{key!r}]", each) for key, each in x.items()}
     if isinstance(x, np.ndarray | np.generic):
         return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x.item()
     if isinstance(x, Tensor):

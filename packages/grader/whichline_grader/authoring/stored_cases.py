@@ -126,7 +126,7 @@ def _write(path: Path, case: Case, seed: int) -> None:
         "seed": seed,
         "generator": GENERATOR_VERSION,
         "torch": torch.__version__,
-        "sha256": _sha256(tensors),
+        "sha256": _hash_tensors(tensors),
     }
     stored = {f"input/{key}": x for key, x in tensors.items()}
     stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
@@ -179,7 +179,7 @@ def _list_complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     with _name_case_in_errors(spec):
         drawn = spec.draw_inputs(metadata["seed"])
     alike = [*case.inputs] == [*drawn] and all(map(_are_alike, case.inputs.values(), drawn.values()))
-    if not alike or _sha256(dict(list_tensors(case.inputs))) != metadata["sha256"]:
+    if not alike or _hash_tensors(dict(list_tensors(case.inputs))) != metadata["sha256"]:
         yield "the inputs are not those that were drawn; write it again"
     if spec.gradients and case.cotangent is None:
         yield "stores no gradients; write it again"
@@ -257,7 +257,7 @@ def _widen(inputs: dict[str, Any]) -> dict[str, Any]:
     return in_dtype(inputs, torch.float64)
 
 
-def _sha256(tensors: dict[str, Tensor]) -> str:
+def _hash_tensors(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for key, x in sorted(tensors.items()):
         digest.update(f"{key} {x.dtype} {tuple(x.shape)} ".encode())

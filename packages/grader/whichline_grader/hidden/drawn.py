@@ -27,7 +27,7 @@ class DrawnCases:
         """The cases, the smallest first."""
         specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
         cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
-        return sorted(cases, key=_elements)
+        return sorted(cases, key=_count_elements)
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
@@ -36,5 +36,5 @@ def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
 
 
-def _elements(case: Case) -> int:
+def _count_elements(case: Case) -> int:
     return sum(value.numel() for value in case.inputs.values() if isinstance(value, Tensor))

@@ -123,8 +123,8 @@ class _Error(msgspec.Struct):
     lines: Annotated[list[tuple[str, Number, str]], Few]
 
     def as_failure(self) -> Failure:
-        lines = tuple(Line(_name(file), number, _name(function)) for file, number, function in self.lines)
-        return Failure(_text(self.type), _text(self.message), lines)
+        lines = tuple(Line(_clean_name(file), number, _clean_name(function)) for file, number, function in self.lines)
+        return Failure(_clean_text(self.type), _clean_text(self.message), lines)
 
 
 class _Words(msgspec.Struct):
@@ -147,11 +147,11 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
         raise FrameError("the answer does not have the token of its question")
     asking = [tensor for tensor in sent if tensor.requires_grad]
     most = MAX_ITEMS + 2 * len(sent) + len(asking)  # outputs, what was changed, gradients
-    descriptions = _items(header.get("tensors"), "tensors", most)
+    descriptions = _expect_items(header.get("tensors"), "tensors", most)
     tensors = unpack(descriptions, raw[1])
     outputs = tensors[: expect(int, header.get("outputs", 0), "a number of outputs")]
     decode(header.get("value"), outputs)
-    gradients = _tensors(header, "gradients", tensors, len(asking))
+    gradients = _decode_tensors(header, "gradients", tensors, len(asking))
     for gradient, tensor in zip(gradients, asking, strict=True):
         if gradient is not None and (gradient.shape, gradient.dtype) != (tensor.shape, tensor.dtype):
             raise FrameError(f"expected a gradient of shape {tuple(tensor.shape)}, got {tuple(gradient.shape)}")
@@ -163,35 +163,35 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
         value=header.get("value"),
         outputs=outputs,
         differentiable=[description.get("requires_grad") is True for description in descriptions[: len(outputs)]],
-        changed=_tensors(header, "changed", tensors, len(sent)),
+        changed=_decode_tensors(header, "changed", tensors, len(sent)),
         gradients=gradients,
         failure=words.error and words.error.as_failure(),
         gradient_failure=words.gradient_error and words.gradient_error.as_failure(),
-        missing=tuple(map(_name, words.missing)),
-        forbidden=tuple(Use(_name(file), number, _name(name)) for name, file, number in words.forbidden),
+        missing=tuple(map(_clean_name, words.missing)),
+        forbidden=tuple(Use(_clean_name(file), number, _clean_name(name)) for name, file, number in words.forbidden),
         raw=raw,
     )
 
 
-def _tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
+def _decode_tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
     if key not in header:
         return [None] * count
-    decoded = [decode(reference, tensors) for reference in _items(header[key], key, count)]
+    decoded = [decode(reference, tensors) for reference in _expect_items(header[key], key, count)]
     if len(decoded) != count or not all(item is None or isinstance(item, Tensor) for item in decoded):
         raise FrameError(f"expected {count} tensors or nulls as {key}")
     return decoded
 
 
-def _items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
+def _expect_items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
     items = expect(list, value, f"a list of {what}")
     if len(items) > most:
         raise FrameError(f"expected at most {most} {what}, got {len(items)}")
     return items
 
 
-def _text(text: str) -> str:
+def _clean_text(text: str) -> str:
     return hide_places(printable(text[:MAX_TEXT]))
 
 
-def _name(text: str) -> str:
-    return _text(text)[:MAX_NAME]
+def _clean_name(text: str) -> str:
+    return _clean_text(text)[:MAX_NAME]

@@ -248,14 +248,14 @@ def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sta
         return (yield from _spawn("none", advised))
     hide_memory()
     if layer == "bubblewrap":
-        return (yield from _bubblewrap(advised))
+        return (yield from _start_bubblewrap(advised))
     if layer == "process":
-        return (yield from _process(advised))
+        return (yield from _start_locked_in(advised))
     try:
-        return (yield from _bubblewrap(advised))
+        return (yield from _start_bubblewrap(advised))
     except SandboxError as bubblewrap:
         try:
-            sandbox = yield from _process(advised)
+            sandbox = yield from _start_locked_in(advised)
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
         notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
@@ -263,7 +263,7 @@ def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sta
         return sandbox
 
 
-def _bubblewrap(advised: bool) -> Starting:
+def _start_bubblewrap(advised: bool) -> Starting:
     if shutil.which("bwrap") is None:
         raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
     sandbox = yield from _spawn("bubblewrap", advised)
@@ -273,7 +273,7 @@ def _bubblewrap(advised: bool) -> Starting:
     return sandbox
 
 
-def _process(advised: bool) -> Starting:
+def _start_locked_in(advised: bool) -> Starting:
     sandbox = yield from _spawn("process", advised)
     parts = sandbox.achieved.parts
     if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(this_root())):

@@ -23,8 +23,8 @@ class OwnTime:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._clock = ~pid << 3 | CPUCLOCK_SCHED  # as clock_getcpuclockid gives it
-        self._computed = _processor_time(self._clock)
-        self._waited = _waits(pid)
+        self._computed = _read_processor_time(self._clock)
+        self._waited = _read_waits(pid)
         self._passed, self._looked = 0.0, time.monotonic()
 
     def used(self) -> tuple[float, float]:
@@ -32,17 +32,19 @@ class OwnTime:
         now = time.monotonic()
         self._passed += min(now - self._looked, MOST_IDLE)
         self._looked = now
-        waited = max((wait - self._waited.get(thread, 0.0) for thread, wait in _waits(self._pid).items()), default=0.0)
-        return _processor_time(self._clock) - self._computed, self._passed - waited
+        waited = max(
+            (wait - self._waited.get(thread, 0.0) for thread, wait in _read_waits(self._pid).items()), default=0.0
+        )
+        return _read_processor_time(self._clock) - self._computed, self._passed - waited
 
 
-def _processor_time(clock: int) -> float:
+def _read_processor_time(clock: int) -> float:
     with suppress(OSError):  # the process has ended
         return time.clock_gettime(clock)
     return 0.0
 
 
-def _waits(pid: int) -> dict[str, float]:
+def _read_waits(pid: int) -> dict[str, float]:
     """The seconds that each thread has spent in the run queue since it started."""
     found: dict[str, float] = {}
     with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended

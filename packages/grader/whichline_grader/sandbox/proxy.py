@@ -55,7 +55,7 @@ class Adapters(ModuleType):
         super().__init__("adapters", f"Calls a submission in a sandbox. Signatures from {source.name}.")
         for function in ast.parse(source.read_text()).body:
             if isinstance(function, ast.FunctionDef) and function.name.startswith("run_"):
-                setattr(self, function.name, _forwarding(function, self.call))
+                setattr(self, function.name, _make_forwarder(function, self.call))
 
     def call(self, name: str, arguments: tuple[object, ...], names: tuple[str, ...] = ()) -> Any:
         """Call the submission's function `name`; the last arguments are passed by these names.
@@ -78,7 +78,7 @@ class Adapters(ModuleType):
         return value
 
 
-def _forwarding(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
+def _make_forwarder(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function with this signature that forwards its arguments as they come, by position or by name."""
     for node in ast.walk(function.args):
         if isinstance(node, ast.arg):

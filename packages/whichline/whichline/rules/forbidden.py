@@ -52,11 +52,11 @@ class Forbidden:
     @cached_property
     def methods(self) -> dict[str, tuple[type, str]]:
         """The forbidden classes, each with the method that does the work."""
-        layers = self._classes(nn.Module, nn, "torch.nn.") | self._classes(
+        layers = self._find_classes(nn.Module, nn, "torch.nn.") | self._find_classes(
             nn.Module, einops.layers.torch, "einops.layers.torch."
         )
         found: dict[str, tuple[type, str]] = {name: (layer, "forward") for name, layer in layers.items()}
-        for name, transform in self._classes(transforms.Transform, transforms, "torch.distributions.").items():
+        for name, transform in self._find_classes(transforms.Transform, transforms, "torch.distributions.").items():
             if self.find_problem(name):
                 found[name] = (transform, "_call")
         return found
@@ -64,11 +64,11 @@ class Forbidden:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The forbidden functions; if one has several names, the last one is shown."""
-        found = _functions(torch, "torch.", self._is_forbidden)
-        found |= _functions(Tensor, "torch.Tensor.", lambda name: self.find_problem(name) is not None)
+        found = _find_functions(torch, "torch.", self._is_forbidden)
+        found |= _find_functions(Tensor, "torch.Tensor.", lambda name: self.find_problem(name) is not None)
         for space in (torch.special, torch.sparse, torch.masked, torch._refs, torch._decomp.decompositions):
-            found |= _functions(space, f"{space.__name__}.", self._is_forbidden)
-        return found | _functions(functional, "torch.nn.functional.", self._is_functional)
+            found |= _find_functions(space, f"{space.__name__}.", self._is_forbidden)
+        return found | _find_functions(functional, "torch.nn.functional.", self._is_functional)
 
     @cached_property
     def operators(self) -> frozenset[str]:
@@ -85,7 +85,7 @@ class Forbidden:
     def _work(self) -> re.Pattern[str]:
         return re.compile("|".join(f"(?P<{problem}>{names})" for problem, names in self.homes.items()) or "(?!)")
 
-    def _classes(self, base: type, module: Any, prefix: str) -> dict[str, type]:
+    def _find_classes(self, base: type, module: Any, prefix: str) -> dict[str, type]:
         found = ((name, getattr(module, name)) for name in dir(module) if not self._is_allowed(name))
         return {prefix + name: value for name, value in found if isinstance(value, type) and issubclass(value, base)}
 
@@ -128,7 +128,7 @@ def operator_name(name: str) -> str:
     return "torch.ops." + ".".join(name.replace("::", ".").split(".")[:2])
 
 
-def _functions(module: Any, prefix: str, is_forbidden: Callable[[str], bool]) -> dict[str, Function]:
+def _find_functions(module: Any, prefix: str, is_forbidden: Callable[[str], bool]) -> dict[str, Function]:
     found = {name: getattr(module, name) for name in dir(module) if is_forbidden(name)}
     return {
         prefix + name: function

@@ -25,7 +25,7 @@ def prepare(folder: str) -> Advise:
     serve(Path(folder))
     _ = this_assignment()  # cached while the file exists
     suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
-    suite = replace(suite, tests=[_with_its_case(test) for test in suite.tests])
+    suite = replace(suite, tests=[_load_case(test) for test in suite.tests])
     for problem in suite.problems:
         find_on_paper(problem)
         for reference in load_references(problem).values():
@@ -50,7 +50,7 @@ def prepare(folder: str) -> Advise:
     return advise
 
 
-def _with_its_case(test: Test) -> Test:
+def _load_case(test: Test) -> Test:
     """Read the case of a test now."""
     if not test.stored:
         return test

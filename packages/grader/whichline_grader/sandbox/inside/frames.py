@@ -40,7 +40,7 @@ def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b
         TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or JSON cannot hold the header.
         FrameError: the header is too long.
     """
-    encoded = json.dumps(header | {"tensors": [_description(tensor) for tensor in tensors]}).encode()
+    encoded = json.dumps(header | {"tensors": [_describe_tensor(tensor) for tensor in tensors]}).encode()
     if len(encoded) > MAX_HEADER_BYTES:
         raise FrameError(f"expected a header of at most {MAX_HEADER_BYTES} bytes, got {len(encoded)}")
     body = b"".join((*map(elements, tensors), tail))
@@ -84,7 +84,7 @@ def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
         end = start + math.prod(shape) * DTYPES[name].itemsize
         if end > len(body):
             raise FrameError(f"expected a body of at least {end} bytes, got {len(body)}")
-        tensors.append(_tensor(bytearray(memoryview(body)[start:end]), DTYPES[name], shape))
+        tensors.append(_make_tensor(bytearray(memoryview(body)[start:end]), DTYPES[name], shape))
         start = end
     if start != len(body):
         raise FrameError(f"expected a body of {start} bytes, got {len(body)}")
@@ -151,7 +151,7 @@ def expect(kind: type[T], value: object, what: str) -> T:
     return value
 
 
-def _description(tensor: Tensor) -> dict[str, Any]:
+def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.layout != torch.strided or tensor.device.type != "cpu" or dtype not in DTYPES:
         kind = f"a tensor of dtype {dtype}, {tensor.layout}, on device {tensor.device}"
@@ -160,7 +160,7 @@ def _description(tensor: Tensor) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "strides": strides, "requires_grad": tensor.requires_grad}
 
 
-def _tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
+def _make_tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
     """Make a tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)

@@ -100,8 +100,8 @@ def lock_in(
     hide_memory()
     for limit, value in {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_DATA: _mapped(DATA) + data_bytes,
-        resource.RLIMIT_AS: _mapped(ALL) + ADDRESSES,
+        resource.RLIMIT_DATA: _measure_mapped(DATA) + data_bytes,
+        resource.RLIMIT_AS: _measure_mapped(ALL) + ADDRESSES,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
@@ -122,7 +122,7 @@ def lock_in(
 def confine(readable: list[str], seccomp: "Filter") -> list[str]:
     """Allow this process to read only these files and folders, if any, and to make only the filter's system calls."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
-    landlock = bool(readable) and _landlock(readable)
+    landlock = bool(readable) and _restrict_files(readable)
     seccomp.load()
     return [*["landlock"] * landlock, "seccomp"]
 
@@ -138,7 +138,7 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _mapped(field: int) -> int:
+def _measure_mapped(field: int) -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[field]) * resource.getpagesize()
 
@@ -164,7 +164,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _landlock(readable: list[str]) -> bool:
+def _restrict_files(readable: list[str]) -> bool:
     """Allow reading below `readable`, and nothing else that Landlock controls; False if the kernel has no Landlock."""
     version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
@@ -231,27 +231,27 @@ class Filter:
         self.lib.seccomp_init.restype = ctypes.c_void_p
         self.context = ctypes.c_void_p(self.lib.seccomp_init(ACT_ERRNO | EPERM))
         for name in ALLOWED:
-            self._rule(name)
+            self._add_rule(name)
         # Threads only: no processes, and no vfork, whose parent waits in the kernel and seems neither to compute nor to
         # sleep. clone3, whose flags a filter cannot see, seems to be missing, so glibc falls back on clone.
-        self._rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
-        self._rule("clone3", action=ACT_ERRNO | ENOSYS)
-        self._rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
-        self._rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))
+        self._add_rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
+        self._add_rule("clone3", action=ACT_ERRNO | ENOSYS)
+        self._add_rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
+        self._add_rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))
         # RLIMIT_DATA counts neither kind of mapping, and unmapped shared memory is resident for no process.
-        self._rule("mmap", _Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
-        self._rule("prctl", _Argument(0, EQUAL, PR_SET_NAME, 0))
-        self._rule("prlimit64", _Argument(0, EQUAL, 0, 0))
+        self._add_rule("mmap", _Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
+        self._add_rule("prctl", _Argument(0, EQUAL, PR_SET_NAME, 0))
+        self._add_rule("prlimit64", _Argument(0, EQUAL, 0, 0))
         # F_SETOWN and F_SETSIG would send signals to other processes.
         for command in (F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC):
-            self._rule("fcntl", _Argument(1, EQUAL, command, 0))
+            self._add_rule("fcntl", _Argument(1, EQUAL, command, 0))
         for request in (TCGETS, FIONREAD, FIONBIO, FIOCLEX):
-            self._rule("ioctl", _Argument(1, EQUAL, request, 0))
+            self._add_rule("ioctl", _Argument(1, EQUAL, request, 0))
 
     def load(self) -> None:
         self._check(self.lib.seccomp_load(self.context), "seccomp_load")
 
-    def _rule(self, syscall: str, *arguments: _Argument, action: int = ACT_ALLOW) -> None:
+    def _add_rule(self, syscall: str, *arguments: _Argument, action: int = ACT_ALLOW) -> None:
         number = self.lib.seccomp_syscall_resolve_name(syscall.encode())
         if number < 0:  # unknown to this libseccomp or machine, so it stays forbidden
             return
