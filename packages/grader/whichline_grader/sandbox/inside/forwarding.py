@@ -40,8 +40,8 @@ def _list_modules() -> list[ModuleType]:
 def forward_calls(code: CodeType, call: str, sources: Mapping[str, Source], ask: Ask) -> bool:
     """Forward the calls of a function to the grader; tell whether the function was found."""
     for maker in {source.maker for source in sources.values() if source.maker}:
-        _replace(maker, partial(_make_recorder, maker))
-    return _replace(code, lambda function: _make_forwarder(function, call, sources, ask))
+        _replace(maker, partial(_record_arguments, maker))
+    return _replace(code, lambda function: _forward(function, call, sources, ask))
 
 
 def _replace(code: CodeType, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
@@ -60,8 +60,7 @@ def _replace(code: CodeType, wrap: Callable[[Callable[..., Any]], Callable[..., 
     return found
 
 
-def _make_recorder(maker: CodeType, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a constructor to remember its arguments."""
+def _record_arguments(maker: CodeType, function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(inspect.unwrap(function))
 
     @wraps(function)
@@ -75,10 +74,7 @@ def _make_recorder(maker: CodeType, function: Callable[..., Any]) -> Callable[..
     return record
 
 
-def _make_forwarder(
-    function: Callable[..., Any], call: str, sources: Mapping[str, Source], ask: Ask
-) -> Callable[..., Any]:
-    """Wrap a function to ask the grader first."""
+def _forward(function: Callable[..., Any], call: str, sources: Mapping[str, Source], ask: Ask) -> Callable[..., Any]:
     signature = inspect.signature(inspect.unwrap(function))
 
     @wraps(function)

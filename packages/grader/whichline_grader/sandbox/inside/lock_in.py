@@ -69,10 +69,8 @@ class _Clone(ctypes.Structure):
 def fork_in_namespaces() -> tuple[int, bool]:
     """Fork into new namespaces for users, mounts and process ids; if that is forbidden, fork as `os.fork` does.
 
-    Needs no capability.
-
     Returns:
-        The id of the child, 0 in the child; and whether it has the namespaces.
+        The id of the child, 0 in the child; and whether it has the namespaces. No capability is needed.
     """
     arguments = _Clone(flags=CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, exit_signal=signal.SIGCHLD)
     ctypes.pythonapi.PyOS_BeforeFork()
