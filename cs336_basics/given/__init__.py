@@ -1,1 +1,1 @@
-"""Given to you whole, to be used and read: there is nothing to write in this folder."""
+"""Complete starter code, to use and to read: there is nothing to write in this folder."""

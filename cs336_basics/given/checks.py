@@ -5,7 +5,7 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-# What is added to a score to hide a key is -inf, or a number so low that nothing is left of its weight.
+# A mask that is added to the scores hides a key by -inf, or by a number so low that its weight vanishes.
 ADDED = -50.0
 
 
@@ -31,7 +31,7 @@ def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mas
 
 
 def as_boolean(mask: Tensor) -> str:
-    """Say how a mask of another dtype becomes a boolean one, which depends on the numbers in it."""
+    """Say how to make a mask of another dtype boolean, judging by its numbers."""
     other = mask[mask != 0]
     if not other.numel():
         return "it holds only zeros: `mask == 0` if they are added to the scores and hide nothing, else `mask.bool()`"

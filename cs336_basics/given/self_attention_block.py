@@ -1,4 +1,4 @@
-"""Multi-head self-attention with what a deep network needs around it."""
+"""Multi-head self-attention with a residual connection and LayerNorm, as deep networks need them."""
 
 import torch
 from jaxtyping import Float
@@ -9,18 +9,18 @@ from cs336_basics.nn.linear import Linear
 
 
 class SelfAttentionBlock(nn.Module):
-    r"""x + W_O · concat(head_1, ..., head_h), where head_i attends within LayerNorm(x), both ways.
+    r"""x + W_O · concat(head_1, ..., head_h), where head_i attends within LayerNorm(x), in both directions.
 
-    The sum, or *residual connection*, hands x on as it came: a block learns what to add to it, and in a stack of many
-    the gradient reaches the first one by the sums alone, whatever the heads do. LayerNorm brings the features of each
-    position to mean 0 and variance 1 before they become queries and keys: so scores keep their size, and softmax its
-    gradient, however much earlier blocks have added to x. It stands before the heads and not behind the sum, where it
-    would change what is handed on.
+    The sum, or *residual connection*, passes x on unchanged. So a block learns what to add to x, and in a deep stack
+    the gradient reaches the first block through the sums, whatever the heads do. LayerNorm brings the features of each
+    position to mean 0 and variance 1 before they become queries and keys. So scores keep their size, and softmax its
+    gradient, however much earlier blocks have added to x. LayerNorm comes before the heads and not after the sum, where
+    it would change what is passed on.
 
-    Every head has a layer of its own for its queries, keys and values.
+    Each head has its own layer for its queries, keys and values.
 
     Args:
-        d_model: length of the vectors that come in and go out.
+        d_model: length of the input and output vectors.
         num_heads: number of heads; each has d_k = d_v = d_model / num_heads.
 
     Raises:
@@ -47,7 +47,7 @@ class SelfAttentionBlock(nn.Module):
     def attention_weights(
         self, x: Float[Tensor, "batch sequence d_model"]
     ) -> Float[Tensor, "batch head sequence sequence"]:
-        """Compute how much each position attends to each other: attention with the identity for its values."""
+        """Compute how much each position attends to each other one: attention with the identity matrix as values."""
         Q, K, _ = self._queries_keys_values(x)
         identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         return scaled_dot_product_attention(Q, K, identity)

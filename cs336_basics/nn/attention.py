@@ -17,7 +17,7 @@ class CausalMultiHeadSelfAttention(nn.Module):
     factor: rows [i · d_k, (i + 1) · d_k) belong to head i.
 
     Args:
-        d_model: length of the vectors that come in and go out.
+        d_model: length of the input and output vectors.
         num_heads: number of heads; each has d_k = d_v = d_model / num_heads.
         rope: rotates the queries and keys of every head, if given. Its d_k is that of one head.
 
@@ -56,7 +56,7 @@ class CausalMultiHeadSelfAttention(nn.Module):
         x: Float[Tensor, "... sequence d_model"],
         token_positions: Int[Tensor, "... sequence"] | None = None,
     ) -> Float[Tensor, "... sequence d_model"]:
-        """Attend within `x`; `token_positions` are for RoPE and count from 0 when they are not given."""
+        """Attend within `x`; `token_positions` are for RoPE, and count from 0 if they are not given."""
         # BEGIN SOLUTION
         Q, K, V = rearrange(
             self.qkv_proj(x),
@@ -76,7 +76,7 @@ class CausalMultiHeadSelfAttention(nn.Module):
 
     # BEGIN SOLUTION
     def _causal_mask(self, length: int) -> Bool[Tensor, "length length"]:
-        """The corner of one mask that is built again only when a longer sequence comes."""
+        """Return the corner of a mask that is rebuilt only when a longer sequence comes."""
         if length > self.causal_mask.shape[0]:
             self.causal_mask = torch.ones(length, length, dtype=torch.bool, device=self.causal_mask.device).tril()
         return self.causal_mask[:length, :length]

@@ -1,4 +1,4 @@
-"""Attention as a module: dropout while it is trained, weights and scores for whoever wants to look at them."""
+"""Attention as a module, with dropout in training, and with weights and scores to look at."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -50,8 +50,8 @@ class ScaledDotProductAttention(nn.Module):
             K: keys.
             V: values, one for each key.
             mask: True where a query may attend to a key.
-            return_weights: return the weights, too: those that the output is made with, after dropout.
-            return_scores: return the scores, too: what softmax is taken of, -inf where the mask is False.
+            return_weights: also return the weights, after dropout, as the output uses them.
+            return_scores: also return the scores, the input of softmax; -inf where the mask is False.
 
         Returns:
             The output (..., queries, d_v); or a tuple of it and the weights, the scores, or both, in this order, each

@@ -33,7 +33,7 @@ def blockwise_attention(
         V: values, one for each key. The batch-like dimensions of `Q`, `K`, `V` and `mask` broadcast against each
             other, so that one key/value head can serve many query heads.
         mask: True where a query may attend to a key; None lets every query attend to every key.
-        block_size: queries and keys in a block; None chooses. It changes the result by rounding alone.
+        block_size: number of queries and of keys in a block; None chooses. It changes the result by rounding alone.
 
     Returns:
         One vector of length d_v for each query, in the dtype of `Q`. A query that may attend to nothing gets
@@ -42,7 +42,7 @@ def blockwise_attention(
     Raises:
         TypeError: the mask is not boolean, or the dtypes of `Q`, `K` and `V` differ.
         ValueError: the shapes do not fit, the tensors are on different devices, or `block_size` is not positive.
-        RuntimeError: in the backward pass, when a second derivative is asked for.
+        RuntimeError: in the backward pass, if a second derivative is asked for.
 
     Source:
         Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao et al., FlashAttention (2022),
@@ -120,7 +120,7 @@ class BlockwiseAttention(Function):
 
 
 def _blocks(x: Tensor, block_size: int) -> list[slice]:
-    """The places where the queries or keys `x` are cut; the last block may be shorter."""
+    """Cut the queries or keys `x` into slices; the last one may be shorter."""
     return [slice(start, start + block_size) for start in range(0, x.shape[-2], block_size)]
 
 

@@ -1,4 +1,4 @@
-"""Causal self-attention that writes a sequence token by token: grouped heads, a sliding window and a cache."""
+"""Causal self-attention for decoding token by token: grouped heads, a sliding window and a cache."""
 
 import torch
 from einops import rearrange
@@ -17,9 +17,9 @@ class GroupedQueryAttention(nn.Module):
     tokens j with i - w < j ≤ i.
 
     Args:
-        d_model: length of the vectors that come in and go out.
+        d_model: length of the input and output vectors.
         num_heads: number of query heads; each has d_k = d_model / num_heads.
-        num_kv_heads: number of heads that keys and values have.
+        num_kv_heads: number of heads of keys and values.
         rope: rotates the queries and keys of every head. Its d_k is that of one head.
         window: how many tokens each one may attend to, itself among them; None for all up to itself.
 
@@ -67,8 +67,8 @@ class GroupedQueryAttention(nn.Module):
             cache: the keys, after RoPE, and the values of all tokens before; None in the first call.
 
         Returns:
-            The answer (..., new, d_model), and the cache with the tokens `x` behind those that it had. The tensors of
-            the old cache stay as they were.
+            The output (..., new, d_model), and the cache with the tokens `x` after the earlier ones. The tensors of the
+            old cache stay as they were.
         """
         # BEGIN SOLUTION
         past = 0 if cache is None else cache[0].shape[-2]
@@ -78,7 +78,7 @@ class GroupedQueryAttention(nn.Module):
         V = _heads(self.v_proj(x), self.num_kv_heads)
         if cache is not None:
             K, V = torch.cat((cache[0], K), dim=-2), torch.cat((cache[1], V), dim=-2)
-        # Broadcasting lends each group of queries its keys and values, so nothing is copied.
+        # Broadcasting shares the keys and values within a group, so nothing is copied.
         Q = rearrange(Q, "... (kv group) new d_k -> ... kv group new d_k", kv=self.num_kv_heads)
         shared_K, shared_V = (rearrange(x, "... kv keys d_k -> ... kv 1 keys d_k") for x in (K, V))
         heads = scaled_dot_product_attention(Q, shared_K, shared_V, self._mask(positions, K.shape[-2]))

@@ -17,10 +17,10 @@ class MultiHeadAttention(nn.Module):
     next step wants them, so that nothing is transposed.
 
     Args:
-        d_model: length of the vectors that come in and go out.
+        d_model: length of the input and output vectors.
         num_heads: number of heads.
         dropout: the probability with which a weight is dropped in training.
-        bias: add a vector that is learned to the queries, keys, values and output.
+        bias: add a learned vector to each of the queries, keys, values and output.
 
     Raises:
         ValueError: `d_model` is not a multiple of `num_heads`, or `dropout` is negative or not below 1.
@@ -53,17 +53,17 @@ class MultiHeadAttention(nn.Module):
         """Attend from each position of `query` to the positions of `key`, and average `value`.
 
         Args:
-            query: the sequence that looks.
-            key: the sequence that is looked at; give `query` for self-attention.
-            value: what is averaged, one vector for each key; most often the same as `key`.
-            mask: True where a query may attend to a key. How many dimensions it has says what it is: one fewer than
-                `query`, a padding mask (batch, keys); as many, (batch, queries, keys) for all heads; one more,
-                (batch, heads, queries, keys). Sizes may be 1, which stands for all.
-            return_weights: return the weights of every head, too.
+            query: the sequence that attends.
+            key: the sequence that is attended to; pass `query` for self-attention.
+            value: the vectors that are averaged, one for each key; usually the same as `key`.
+            mask: True where a query may attend to a key. Its number of dimensions says which kind it is: one fewer than
+                `query` for a padding mask (batch, keys), as many for (batch, queries, keys), the same for all heads, or
+                one more for (batch, heads, queries, keys). Sizes may be 1, which stands for all.
+            return_weights: also return the weights of every head.
 
         Returns:
             The output (batch, queries, d_model); or a tuple of it and the weights (batch, heads, queries, keys), after
-            dropout. A query that may attend to nothing gets the bias of the output, zeros without one.
+            dropout. A query that may attend to nothing gets the bias of the output, or zeros without one.
 
         Raises:
             ValueError: the mask has another number of dimensions, or its sizes do not fit.
@@ -93,7 +93,7 @@ class MultiHeadAttention(nn.Module):
 
 # BEGIN SOLUTION
 def _for_heads(mask: Tensor | None, Q: Tensor, K: Tensor) -> Tensor | None:
-    """The mask as (..., heads, queries, keys), where a size may be 1."""
+    """Reshape the mask to (..., heads, queries, keys), where a size may be 1."""
     if mask is None:
         return None
     shape = (*Q.shape[:-1], K.shape[-2])

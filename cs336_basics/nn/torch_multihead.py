@@ -1,4 +1,4 @@
-"""Taking the weights of PyTorch's own multi-head attention over, and giving them back."""
+"""Copy weights from PyTorch's own multi-head attention, and back."""
 
 import torch
 from torch import nn
@@ -8,12 +8,12 @@ from cs336_basics.nn.multihead_attention import MultiHeadAttention
 
 
 def from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """A module with a copy of the weights of `theirs`, which gives the same numbers.
+    """Make a module with a copy of the weights of `theirs`, which gives the same numbers.
 
-    The masks of `theirs` are True where a key is *hidden*, those of the result where it may be attended to.
+    A mask of `theirs` is True where a key is *hidden*, one of the result where a query may attend to it.
 
     Raises:
-        ValueError: `theirs` has keys or values of another width than its queries, or adds keys of its own.
+        ValueError: the keys or values of `theirs` have another width than its queries, or it adds keys of its own.
     """
     # BEGIN SOLUTION
     if theirs.in_proj_weight is None or theirs.bias_k is not None or theirs.add_zero_attn:
@@ -31,7 +31,7 @@ def from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """PyTorch's own module with a copy of the weights of `ours`; it takes the batch as the first dimension."""
+    """Make PyTorch's own module with a copy of the weights of `ours`; its first dimension is the batch."""
     # BEGIN SOLUTION
     q, k, v, output = (projection.weight for projection in _projections(ours))
     theirs = nn.MultiheadAttention(

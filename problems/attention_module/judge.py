@@ -1,4 +1,4 @@
-"""Dropout on the weights of attention, held against what it must do: which weights it drops, nobody can say."""
+"""Judge dropout on the weights of attention by what it must do, since which weights it drops is random."""
 
 import math
 from typing import Any
@@ -10,29 +10,29 @@ from whichline.engine.case import Case
 from whichline.engine.compare import THREE_DIGITS, WrongAnswer, near, same
 from whichline.engine.result import Check
 
-# How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
+# The share of dropped weights may be so many standard deviations off; one seed in two million exceeds that.
 DEVIATIONS = 5
 WEIGHTS = "matrix of weights"
 
 
 def check_dropout(case: Case, answer: Any) -> None:
-    """Fail, with what is wrong, unless some weights are dropped as they should be and the output is made with the rest.
+    """Check that some weights are dropped as they should be, and that the output is computed from the others.
 
     Args:
-        case: a call in training; it stores what is right without dropout.
-        answer: what came, the output and the weights that it was made with.
+        case: a call in training; its expected weights are those without dropout.
+        answer: the student's output, and the weights that it was computed from.
 
     Raises:
-        WrongAnswer: with the first of these that applies: the form is not that of the case; nothing is dropped; a key
-            that the mask hides has a weight; the weights that are kept are not multiplied by 1 / (1 - p); another share
-            than p is dropped, or weights are dropped together; the output is made with other weights.
+        WrongAnswer: the first of these that applies: the wrong form; nothing is dropped; a masked key has a weight; the
+            weights that are kept are not multiplied by 1 / (1 - p); the share that is dropped is not p, or weights are
+            dropped together; the output is computed from other weights.
     """
     output, weights = case.check_form(answer).values()
     right = case.expected[WEIGHTS]
     V, p = case.original["V"], case.dropout
-    # Of a weight that is nearly 0, rounding hides what became of it.
+    # Rounding hides what happened to a weight that is nearly 0.
     counts = right > 0.1 / right.shape[-1]
-    if not counts.any():  # as if the answers of a wrong attention were right
+    if not counts.any():  # as with a wrong attention
         raise WrongAnswer("all weights are 0, and none can be dropped", Check.PROPERTY)
     ratio = (weights / right)[counts]
     kept = ratio[ratio != 0]
@@ -59,25 +59,27 @@ def check_dropout(case: Case, answer: Any) -> None:
         message = f"{dropped:.0%} of the weights are dropped, expected {p:.0%}"
         kind = f"the share of the weights that is dropped is not {p:.0%}"
         raise WrongAnswer(message, Check.PROPERTY, kind=kind)
-    if dropped and not _independent(weights == 0, counts, p):
+    if dropped and not _are_independent(weights == 0, counts, p):
         message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
         raise WrongAnswer(message, Check.PROPERTY)
     if not is_sum:
         raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.PROPERTY)
 
 
-def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
-    """Say whether neighbours along each axis share their fate, to be dropped or kept, as often as chance has it."""
+def _are_independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
+    """Tell whether neighbours along each axis are both dropped or both kept as often as chance predicts."""
     alike = p**2 + (1 - p) ** 2
     three = p**3 + (1 - p) ** 3
-    variance = alike * (1 - alike) + 2 * (three - alike**2)  # of one pair, and with the next one, which shares a weight
+    variance = alike * (1 - alike) + 2 * (
+        three - alike**2
+    )  # with the covariance of the next pair, which shares a weight
     for axis in range(dropped.ndim):
-        (first, second), pairs = _neighbours(dropped, axis), torch.logical_and(*_neighbours(counts, axis))
+        (first, second), pairs = _pair_neighbours(dropped, axis), torch.logical_and(*_pair_neighbours(counts, axis))
         n = int(pairs.sum())
         if abs(int((first == second)[pairs].sum()) - alike * n) > DEVIATIONS * math.sqrt(variance * n):
             return False
     return True
 
 
-def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+def _pair_neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return x.narrow(axis, 0, x.shape[axis] - 1), x.narrow(axis, 1, x.shape[axis] - 1)

@@ -1,4 +1,4 @@
-"""The attention module, as it is when nothing is dropped: what it drops differs from program to program."""
+"""The attention module without dropout, since which weights are dropped differs between programs."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Blockwise attention: what is carried from block to block. What nothing uses is another right way."""
+"""Blockwise attention: what is carried from block to block. Unused values are other right ways to write it."""
 
 import math
 
@@ -51,7 +51,7 @@ def attend_rows(q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, width: int
 
 
 def add_block(state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
-    """The largest score, ℓ and o after one more block of keys."""
+    """Update the largest score, ℓ and o with one more block of keys."""
     before, total, weighted = state
     #: Which queries, which keys, and which part of the mask belong to this block?
     keys = k  #: the keys

@@ -1,4 +1,4 @@
-"""Decoding in pieces: the calls that a sequence takes, each with the cache that the one before returned."""
+"""Decode a sequence in pieces, each call with the cache that the call before returned."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from whichline.engine.compare import check_shape
 
 
 def decode_in_pieces(case: Case, decode: Callable[..., Any], lengths: Sequence[int] | int) -> tuple[Any, ...]:
-    """The answers to all tokens of a case without a cache, and the cache that the last call returned.
+    """Decode all tokens of a case without a cache; return their outputs and the last cache.
 
     Raises:
-        WrongAnswer: a call does not return three things, or its answer is not a tensor like the piece.
+        WrongAnswer: a call does not return three values, or its output has another shape than the piece.
     """
     answers, cache = [], [None, None]
     for piece in case.in_features.split(lengths, dim=-2):

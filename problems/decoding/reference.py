@@ -1,4 +1,4 @@
-"""Decoding: one call, behind a cache or without one. What nothing uses is another right way to the same numbers."""
+"""Decoding: one call, with a cache or without. Unused values are other right ways to write it."""
 
 import torch
 from torch import Tensor

@@ -12,13 +12,13 @@ def run_linear(d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> T
 
 
 def apply_linear(x: Tensor, W: Tensor) -> Tensor:
-    """The linear layer that later problems call."""
+    """Call the linear layer, as later problems do."""
     return run_linear(W.shape[1], W.shape[0], W, x)
 
 
 # 6 Multi-head self-attention
 def project(x: Tensor, weight: Tensor, heads: int) -> Tensor:
-    """The queries, the keys or the values of each head."""
+    """Compute the queries, the keys or the values of each head."""
     #: the weights of {}, head by head. Which rows of the weights belong to head i?
     weights = weight.unflatten(0, (heads, -1))
     flat = apply_linear(x, weight)  #: {}. Which weights make the queries, the keys and the values?
@@ -29,7 +29,7 @@ def project(x: Tensor, weight: Tensor, heads: int) -> Tensor:
 
 
 def join(answers: Tensor, weight: Tensor) -> Tensor:
-    """The answer that is made of those of the heads."""
+    """Join the answers of the heads, and project them."""
     #: the heads' answers, position by position. Which rows of the weights belong to head i?
     by_position = answers.transpose(-2, -3)
     #: the columns of W_O for each head, transposed. Which columns of W_O belong to head i?

@@ -1,4 +1,4 @@
-"""Multi-head attention between two sequences. What nothing uses is another right way to the same numbers."""
+"""Multi-head attention between two sequences. Unused values are other right ways to write it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Causal multi-head self-attention. What nothing uses is another right way to the same numbers."""
+"""Causal multi-head self-attention. Unused values are other right ways to write it."""
 
 import math
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from whichline.engine.on_paper import describe_numbers
 
 
 def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
-    """The first wrong pair, and its length before and after."""
+    """Describe the first wrong pair, and its length before and after."""
     *place, component = (int(i) for i in wrong.nonzero()[0])
     pair = slice(component // 2 * 2, component // 2 * 2 + 2)
     came, given = got[tuple(place)][pair], case.original["in_query_or_key"][tuple(place)][pair].double()

@@ -1,4 +1,4 @@
-"""Rotary position embedding. What nothing uses is another right way to the same numbers."""
+"""Rotary position embedding. Unused values are other right ways to write it."""
 
 import math
 
@@ -45,7 +45,7 @@ def run_rope(d_k: int, theta: float, max_seq_len: int, in_query_or_key: Tensor, 
 
 
 def list_angles(positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """The cosines and the sines of the angles of all pairs."""
+    """Compute the cosines and sines of the angles of all pairs."""
     angles = positions[..., None] * frequencies  #: the angles. By which position is a vector rotated?
     angles_twice = angles.repeat_interleave(2, -1)  #: the angles of {}, each twice. Which two components make a pair?
     #: To which (x₁, x₂) does a rotation by the angle φ bring (1, 0), and to which (0, 1)?

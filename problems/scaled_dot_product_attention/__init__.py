@@ -11,7 +11,7 @@ from whichline.engine.on_paper import describe_numbers, describe_sum
 
 
 def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
-    """The wrong query with the fewest keys, which is the easiest to work out: its weights, and what they sum to."""
+    """Describe the weights of the wrong query with the fewest keys, which is the easiest to compute by hand."""
     V, mask = case.original["V"].detach(), case.original["mask"]
     found = find_weights(got, V)
     if found is None:
@@ -31,7 +31,7 @@ def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator
 
 
 def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
-    """The weights with which `answer` sums the rows of `V`; None where there is no such sum, or more than one."""
+    """Find the weights with which `answer` sums the rows of `V`; None if there are none, or several."""
     if V.shape[-2] > V.shape[-1]:
         return None
     values = V.double()

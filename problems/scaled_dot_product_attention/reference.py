@@ -1,4 +1,4 @@
-"""Scaled dot-product attention. What nothing uses is another right way to the same numbers."""
+"""Scaled dot-product attention. Unused values are other right ways to write it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Softmax. What nothing uses is another right way to the same numbers."""
+"""Softmax. Unused values are other right ways to write it."""
 
 import math
 
@@ -27,7 +27,7 @@ def run_softmax(in_features: Tensor, dim: int) -> Tensor:
 
 # 3 Attention
 def weigh(scores: Tensor) -> Tensor:
-    """The weights of scores, by a softmax over the keys that is written out."""
+    """Turn scores into weights, by a softmax over the keys that is written out."""
     #: each query's largest score. Over which axis should each query's weights sum to 1?
     largest = scores.amax(-1, keepdim=True)
     flat_largest = largest.squeeze(-1)  #: each query's largest score, without that axis

@@ -1,4 +1,4 @@
-"""What the author of a problem writes with: the public names of this package, which only a major version takes away."""
+"""The public names for authors of problems; they stay until a major version."""
 
 from whichline_grader.authoring.cases import CaseSpec, Inputs, specs
 from whichline_grader.authoring.spec import Figure, Matrix, ProblemSpec

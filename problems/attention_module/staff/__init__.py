@@ -4,8 +4,4 @@ from problems.attention_module.judge import WEIGHTS
 from problems.attention_module.staff.cases import HIDDEN, PUBLIC
 from whichline_grader.author import ProblemSpec
 
-SPEC = ProblemSpec(
-    public=PUBLIC,
-    hidden=HIDDEN,
-    outputs=("answer", WEIGHTS),
-)
+SPEC = ProblemSpec(public=PUBLIC, hidden=HIDDEN, outputs=("answer", WEIGHTS))

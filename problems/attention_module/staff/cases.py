@@ -1,4 +1,4 @@
-"""The cases of the attention module."""
+"""Test cases for the attention module."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ def inputs(
     dropout: float = 0.0,
     training: bool = True,
 ) -> Callable[[Generator], Inputs]:
-    """`mask` and `scale` as for attention."""
+    """Draw inputs; `mask` and `scale` are as for attention."""
     drawing = attention.inputs(
         *batch, queries=queries, keys=keys, d_k=d_k, d_v=d_v, mask=mask, scale=scale, dtype=dtype
     )
@@ -77,7 +77,7 @@ HIDDEN: list[CaseSpec] = specs(
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
-    """In evaluation, or with nothing to drop: which weights are dropped differs from program to program."""
+    """Draw a case in which nothing is dropped, since which weights are dropped differs between programs."""
     dropout, training = random.choice(((0.0, True), (0.5, False)))
     drawing = inputs(
         *batch(random),

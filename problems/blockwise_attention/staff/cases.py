@@ -1,4 +1,4 @@
-"""The cases of blockwise attention."""
+"""Test cases for blockwise attention."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,13 +13,13 @@ from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
 def inputs(*batch: int, block_size: int | None, d_k: int = 3, d_v: int = 2, **rest: Any) -> Callable[..., Inputs]:
-    """`rest` is what attention takes besides; vectors are short, for many wrong answers are stored."""
+    """Draw inputs; `rest` is as for attention. Vectors are short to keep the many fixtures small."""
     draw = attention.inputs(*batch, d_k=d_k, d_v=d_v, **rest)
     return lambda generator: draw(generator) | {"block_size": block_size}
 
 
 def by_hand(generator: Generator) -> Inputs:
-    """The example of the online softmax in docs/assignment.md: one query, two blocks of two keys."""
+    """The online softmax that docs/bonus.md computes by hand: one query, two blocks of two keys."""
     K, V = torch.tensor([[1.0], [0.0], [2.0], [1.0]]), torch.tensor([[4.0], [2.0], [1.0], [3.0]])
     return {"Q": torch.ones(1, 1), "K": K, "V": V, "mask": None, "block_size": 2}
 

@@ -19,12 +19,12 @@ from whichline_grader.hidden.release import load_release
 
 public = public_tests("test_8_blockwise.py")
 
-# What a worker may map for a long sequence; the matrix of all its queries × keys takes 33 MiB, and in half precision
-# 17 MiB. The solution takes less than 6 MiB. With short vectors a block costs few operations but exponentials.
+# Memory for a long sequence. The matrix of all queries × keys takes 33 MiB, or 17 MiB in half precision; the solution
+# takes less than 6 MiB. Vectors are short, so the exponentials take most of the time.
 MEMORY = 16 << 20
 QUERIES, KEYS = 4_200, 2_090
-BLOCK_SIZE = 160  # so that the scores of all queries and one block of keys may be held, in a few tensors
-ROWS = 64  # of the answer that are compared; which, only the secret says
+BLOCK_SIZE = 160  # small enough to hold the scores of all queries and one block of keys in a few tensors
+ROWS = 64  # of the answer that are compared; the secret selects them
 
 
 test_hidden_blockwise_attention = again(public.test_blockwise_attention)
@@ -34,10 +34,10 @@ test_blockwise_attention_of_any_shape = again(public.test_blockwise_attention, k
 
 
 @functools.cache
-def long_sequence() -> tuple[Inputs, Tensor, Case]:
-    """A long sequence, the numbers of some of its queries, and the case that asks for these alone.
+def draw_long_sequence() -> tuple[Inputs, Tensor, Case]:
+    """Draw a long sequence, the indices of some queries, and a case with these queries only.
 
-    No two queries and no two keys are alike: whoever computes repeated ones once needs no less memory.
+    All queries and keys differ, so computing repeated ones once saves no memory.
     """
     seed = load_release().seed("blockwise attention in little memory")
     draw = draw_inputs(queries=QUERIES, keys=KEYS, d_k=5, block_size=BLOCK_SIZE)
@@ -49,10 +49,10 @@ def long_sequence() -> tuple[Inputs, Tensor, Case]:
 
 @pytest.mark.memory(MEMORY)
 def test_blockwise_attention_in_little_memory():
-    inputs, rows, case = long_sequence()
+    inputs, rows, case = draw_long_sequence()
     try:
         answer = adapters.run_blockwise_attention(**inputs)
-    except BaseException as error:  # a worker that was killed for its memory raises no Exception
+    except BaseException as error:  # the error of a worker that was killed for its memory is no Exception
         raised = isinstance(error, StudentRaised) and (error.type == "MemoryError" or "can't allocate" in error.message)
         if not raised and not (isinstance(error, Stopped) and "MiB of memory" in str(error)):
             raise

@@ -3,8 +3,4 @@
 from problems.decoding.staff.cases import HIDDEN, PUBLIC
 from whichline_grader.author import ProblemSpec
 
-SPEC = ProblemSpec(
-    public=PUBLIC,
-    hidden=HIDDEN,
-    outputs=("answer", "cached keys", "cached values"),
-)
+SPEC = ProblemSpec(public=PUBLIC, hidden=HIDDEN, outputs=("answer", "cached keys", "cached values"))

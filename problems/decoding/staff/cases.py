@@ -1,4 +1,4 @@
-"""The cases of decoding."""
+"""Test cases for decoding."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def inputs(
     theta: float = 10000.0,
     max_seq_len: int = 100,
 ) -> Callable[[Generator], Inputs]:
-    """So many new tokens behind a cache of so many."""
+    """Draw `new` tokens behind a cache of `past` tokens."""
 
     def draw(generator: Generator) -> Inputs:
         d_k = d_model // num_heads

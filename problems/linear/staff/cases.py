@@ -1,4 +1,4 @@
-"""The cases of the linear layer."""
+"""Test cases for the linear layer."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ PUBLIC: list[CaseSpec] = specs(
     {
         "linear": {
             "vector": inputs(d_in=5, d_out=7),
-            "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far beyond what they are initialised to
+            "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far larger than initial weights
             "3d": inputs(2, 3, d_in=7, d_out=5),
             "square": inputs(4, 4, d_in=4, d_out=4),
         },

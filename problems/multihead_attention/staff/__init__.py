@@ -3,7 +3,4 @@
 from problems.multihead_attention.staff.cases import HIDDEN, PUBLIC
 from whichline_grader.author import ProblemSpec
 
-SPEC = ProblemSpec(
-    public=PUBLIC,
-    hidden=HIDDEN,
-)
+SPEC = ProblemSpec(public=PUBLIC, hidden=HIDDEN)

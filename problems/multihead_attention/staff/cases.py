@@ -1,4 +1,4 @@
-"""The cases of attention between two sequences."""
+"""Test cases for attention between two sequences."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ def inputs(
     num_heads: int = 3,
     mask: str | None = None,
 ) -> Callable[[Generator], Inputs]:
-    """`mask` names one of `HEAD_MASKS`."""
+    """Draw inputs; `mask` names one of `HEAD_MASKS`."""
 
     def draw(generator: Generator) -> Inputs:
         inputs: Inputs = {"d_model": d_model, "num_heads": num_heads}
@@ -31,7 +31,7 @@ def inputs(
     return draw
 
 
-# What a mask of several heads may be: the batch-like dimensions, the number of heads, queries and keys give its shape.
+# Kinds of masks, each drawn from the batch-like dimensions and the numbers of heads, queries and keys.
 HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tensor]] = {
     "padding": lambda batch, heads, queries, keys, generator: random_mask((*batch, keys), generator),
     "full": lambda batch, heads, queries, keys, generator: random_mask((*batch, queries, keys), generator),
@@ -39,7 +39,7 @@ HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tens
         (*(1 for _ in batch), queries, keys), generator
     ),
     "per head": lambda batch, heads, queries, keys, generator: random_mask((*batch, heads, queries, keys), generator),
-    # The first sequence is padding throughout.
+    # The first sequence is all padding.
     "nothing": lambda batch, heads, queries, keys, generator: torch.arange(batch[0]).unsqueeze(-1).expand(-1, keys) > 0,
 }
 

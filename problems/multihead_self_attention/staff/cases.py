@@ -1,4 +1,4 @@
-"""The cases of causal multi-head self-attention."""
+"""Test cases for causal multi-head self-attention."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def inputs(
     theta: float = 10000.0,
     max_seq_len: int = 100,
 ) -> Callable[[Generator], Inputs]:
-    """With RoPE when `positions` names one of `POSITIONS`."""
+    """Draw inputs; with RoPE if `positions` names one of `POSITIONS`."""
 
     def draw(generator: Generator) -> Inputs:
         inputs: Inputs = {"d_model": d_model, "num_heads": num_heads}
@@ -36,7 +36,7 @@ def inputs(
 
 
 def draw_weights(d_model: int, generator: Generator) -> Inputs:
-    """The four weights of multi-head attention, larger than a trained layer's: attention is far from uniform."""
+    """Draw the four weights, large enough that attention is far from uniform."""
     return {
         f"{name}_proj_weight": 2 * torch.randn(d_model, d_model, generator=generator) / math.sqrt(d_model)
         for name in "qkvo"
@@ -125,7 +125,7 @@ HIDDEN: list[CaseSpec] = [
 
 
 def _draw_case(batch: Batch, heads: tuple[int, ...], random: Spread) -> CaseSpec:
-    """d_head is even: that an odd one will do without RoPE is the business of one stored case."""
+    """Draw a case with an even d_head; an odd one, allowed without RoPE, has a stored case."""
     num_heads = random.choice(heads)
     d_model = 2 * num_heads * random.choice((1, 2, 3))
     drawing = inputs(*batch(random), sequence=draw_size(random), d_model=d_model, num_heads=num_heads)

@@ -1,4 +1,4 @@
-"""The cases of rotary position embedding, and the positions that others take, too."""
+"""Test cases for rotary position embedding, and positions that other problems use, too."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spr
 def inputs(
     *batch: int, positions: str, sequence: int = 5, d_k: int = 14, theta: float = 10000.0, max_seq_len: int = 1000
 ) -> Callable[[Generator], Inputs]:
-    """`positions` names one of `POSITIONS`."""
+    """Draw inputs; `positions` names one of `POSITIONS`."""
 
     def draw(generator: Generator) -> Inputs:
         return {
@@ -41,7 +41,7 @@ POSITIONS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor | N
 }
 
 
-# Positions that are the same for all sequences. Of two neighbours, one differs from the row numbers by no constant.
+# Positions that all sequences share. Of two neighbours here, at least one is not the row numbers plus a constant.
 SHARED = ("permuted", "offset", "spaced", "in order")
 
 

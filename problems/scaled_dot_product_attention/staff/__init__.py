@@ -5,9 +5,4 @@ from problems.scaled_dot_product_attention.staff.cases import HIDDEN, PUBLIC
 from problems.scaled_dot_product_attention.staff.figure import FIGURE
 from whichline_grader.author import ProblemSpec
 
-SPEC = ProblemSpec(
-    helpers=[attention_scores],
-    public=PUBLIC,
-    hidden=HIDDEN,
-    figure=FIGURE,
-)
+SPEC = ProblemSpec(helpers=[attention_scores], public=PUBLIC, hidden=HIDDEN, figure=FIGURE)

@@ -1,4 +1,4 @@
-"""The cases of attention, and the masks that others take, too."""
+"""Test cases for attention, and masks that other problems use, too."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,7 +24,10 @@ def inputs(
     shift: float = 0.0,
     dtype: torch.dtype = torch.float32,
 ) -> Callable[[Generator], Inputs]:
-    """`mask` names one of `MASKS`; `scale` is the spread of one query's logits, `shift` that of their levels."""
+    """Draw inputs; `mask` names one of `MASKS`.
+
+    `scale` is the spread of the logits of one query, `shift` the spread of the queries' mean logits.
+    """
 
     def draw(generator: Generator) -> Inputs:
         others = batch if kv_batch is None else kv_batch
@@ -32,7 +35,7 @@ def inputs(
         K = torch.randn(*others, keys, d_k, generator=generator)
         V = torch.randn(*others, keys, d_v, generator=generator)
         if shift:
-            # The first component of every key is 1: that of a query moves all its logits.
+            # The first component of every key is 1, so a query's first component shifts all its logits.
             K[..., 0] = 1.0
             Q[..., 0] *= shift * math.sqrt(d_k)
         drawn = None if mask is None else MASKS[mask](batch, queries, keys, generator)
@@ -42,20 +45,20 @@ def inputs(
 
 
 def random_mask(shape: tuple[int, ...], generator: Generator) -> Tensor:
-    """About half the places True, and at least one in every row."""
+    """Draw a mask that is True in about half its elements, and in at least one of each row."""
     mask = torch.rand(shape, generator=generator) < 0.5
     some_key = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator)
     return mask.scatter(-1, some_key, torch.ones_like(mask[..., :1]))
 
 
-def _padding_mask(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
-    """(batch, 1, ..., 1, keys): the first keys of a sequence are real; their number differs, and one is whole."""
+def _draw_padding_mask(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
+    """Draw a mask (batch, 1, ..., 1, keys) for sequences of different lengths, one of them without padding."""
     lengths = torch.randperm(keys, generator=generator)[: batch[0]] + 1
     lengths[-1] = keys
     return (torch.arange(keys) < lengths.unsqueeze(-1)).view(batch[0], *(1 for _ in batch[1:]), 1, keys)
 
 
-def _mask_with_empty_rows(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
+def _draw_mask_with_empty_rows(batch: tuple[int, ...], queries: int, keys: int, generator: Generator) -> Tensor:
     mask = random_mask((queries, keys), generator)
     mask[1] = False
     mask[-1] = False
@@ -66,15 +69,15 @@ MASKS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor]] = {
     "causal": lambda batch, queries, keys, generator: torch.ones(queries, keys, dtype=torch.bool).tril(),
     "random": lambda batch, queries, keys, generator: random_mask((queries, keys), generator),
     "full": lambda batch, queries, keys, generator: random_mask((*batch, queries, keys), generator),
-    "padding": _padding_mask,
-    "empty rows": _mask_with_empty_rows,
-    # In every block of queries but the first, the first block of keys is wholly hidden.
+    "padding": _draw_padding_mask,
+    "empty rows": _draw_mask_with_empty_rows,
+    # Every block of queries but the first sees nothing of the first block of keys.
     "later keys": lambda batch, queries, keys, generator: torch.ones(queries, keys, dtype=torch.bool).triu(),
 }
 
 
 def by_hand(generator: Generator) -> Inputs:
-    """The example that docs/assignment.md works by hand."""
+    """The example that docs/assignment.md computes by hand."""
     X = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
     return {"Q": X, "K": X.clone(), "V": X.clone(), "mask": None}
 

@@ -25,7 +25,7 @@ def with_keys_in_another_order(inputs):
 
 
 def with_a_masked_key(inputs):
-    """One more key, which no query may attend to."""
+    """Append a key that no query may attend to."""
     K, V, mask = inputs["K"], inputs["V"], inputs["mask"]
     return inputs | {
         "K": torch.cat((K, torch.full_like(K[..., :1, :], 1e6)), -2),

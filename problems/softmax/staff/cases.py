@@ -1,4 +1,4 @@
-"""The cases of softmax."""
+"""Test cases for softmax."""
 
 import math
 from collections.abc import Callable
@@ -19,13 +19,13 @@ def inputs(
     hidden: float = 0.0,
     dtype: torch.dtype = torch.float32,
 ) -> Callable[[Generator], Inputs]:
-    """`shift` is the distance between the levels of neighbouring slices, `hidden` the share of logits that are -inf."""
+    """Draw inputs; `shift` is the spread of the slices' mean logits, `hidden` the share of logits that are -inf."""
 
     def draw(generator: Generator) -> Inputs:
         x = torch.randn(shape, generator=generator) * scale
         x = x.movedim(dim, -1)
         x = x + shift * torch.randn((*x.shape[:-1], 1), generator=generator)
-        # The first logit of a slice stays, so that no slice is all -inf.
+        # Keep the first logit of each slice, so that no slice is all -inf.
         x[..., 1:][torch.rand(x[..., 1:].shape, generator=generator) < hidden] = -math.inf
         return {"in_features": x.movedim(-1, dim).to(dtype), "dim": dim}
 
@@ -84,7 +84,7 @@ HIDDEN: list[CaseSpec] = specs(
 def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Spread) -> CaseSpec:
     shape = [draw_size(random) for _ in range(random.choice(dimensions))]
     dim = random.choice(range(-len(shape), len(shape)))
-    # 100 leaves no gradient to compare, but may overflow: two of three cases have one.
+    # With scale 100 there is hardly a gradient, but exp may overflow; the other two scales have one.
     scale = random.choice((1.0, 3.0, 100.0) if gradients else (1.0, 30.0, 1000.0))
     return CaseSpec("softmax", "run_softmax", inputs(*shape, dim=dim, scale=scale), gradients)
 

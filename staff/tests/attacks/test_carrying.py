@@ -73,7 +73,7 @@ def serving():
 
 def ask(request, tensors=()):
     '''Send a request as the stand-in would, and return what the grader says.'''
-    return sys.modules["whichline_grader.sandbox.inside.serve"]._borrow(3, serving()["tokens"], request, tensors)
+    return sys.modules["whichline_grader.sandbox.inside.serve"]._call_grader(3, serving()["tokens"], request, tensors)
 
 def borrow(call, **arguments):
     '''The answer of an earlier function; None if there is none.'''

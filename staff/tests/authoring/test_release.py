@@ -61,7 +61,7 @@ def test_a_course_has_its_own_secret_and_cases(course: Path, monkeypatch: pytest
 @pytest.mark.parametrize("key", ["folder", "secret_sha256"])
 def test_the_folder_and_the_hash_of_its_secret_go_together(course: Path, key: str) -> None:
     (course.parent / "course.toml").write_text(f'column = "A"\n{key} = "x"\n')
-    with pytest.raises(AssignmentError, match=f"course.toml:2: {key} is there alone; folder and secret_sha256 go tog"):
+    with pytest.raises(AssignmentError, match=f"course.toml:2: {key} is set alone; folder and secret_sha256 go tog"):
         load_release()
 
 

@@ -122,7 +122,9 @@ def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "adapters.py").write_text(source)
     (tmp_path / "problems").symlink_to(ROOT / "problems")
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
-    message = "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add it$"
+    message = (
+        "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add a reference$"
+    )
     with pytest.raises(SuiteError, match=message):
         load_specs()
 

@@ -260,7 +260,7 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     pages = {path.name: path.read_text() for path in (tmp_path / "students").iterdir()}
     assert "weights of your attention" not in pages["right.html"]
     assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
-    assert "no usable answer" in pages["syntax-error.html"]
+    assert "no usable output" in pages["syntax-error.html"]
     assert "secret35" in pages["spells.html"]  # the public case 2d
     assert "saw (3, 5)" in pages["spells-output.html"]
     public = graded.results("spells")["output"] + graded.outputs("spells", hidden=False)

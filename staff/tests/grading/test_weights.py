@@ -10,10 +10,10 @@ import torch
 from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 from problems.scaled_dot_product_attention.staff.figure import (
     FIGURE,
-    allowed_keys,
     compare_weights,
+    compute_right_weights,
+    list_allowed_keys,
     measure_weights,
-    right_weights,
 )
 from whichline_grader.grading.graded import Drawn, Matrix, Notes
 from whichline_grader.grading.one_submission import draw
@@ -33,8 +33,10 @@ def raises(Q, K, V, mask):
 
 def test_right_attention_has_the_right_weights():
     measured = measure_weights(run_scaled_dot_product_attention)
-    assert [pytest.approx(row, abs=1e-5) for row in right_weights()] == list(measured)
-    assert all(weight == 0 for row, mask in zip(measured, allowed_keys(), strict=True) for weight in row[sum(mask) :])
+    assert [pytest.approx(row, abs=1e-5) for row in compute_right_weights()] == list(measured)
+    assert all(
+        weight == 0 for row, mask in zip(measured, list_allowed_keys(), strict=True) for weight in row[sum(mask) :]
+    )
     assert "agree with the right ones to three decimals" in compare_weights(measured)
 
 
@@ -59,7 +61,7 @@ def test_where_wrong_attention_differs_most_is_said():
 )
 def test_of_what_is_no_matrix_of_weights_nothing_is_kept(answer):
     assert measure_weights(answer) == ()
-    assert "no usable answer" in compare_weights(())
+    assert "no usable output" in compare_weights(())
 
 
 def test_what_is_not_finite_is_kept_as_such():

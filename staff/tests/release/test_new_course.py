@@ -89,7 +89,7 @@ def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, fold
         assert said in result.output
 
 
-@pytest.mark.parametrize("lost", ["missing", "another secret than that of course.toml"])
+@pytest.mark.parametrize("lost", ["missing", "not the secret that course.toml names"])
 @pytest.mark.parametrize("command", ["grade .", "verify --write", "gradescope -o a.zip", "verify"])
 def test_without_its_secret_nothing_is_graded_drawn_or_packed(
     checkout: Path, folder: Path, command: str, lost: str

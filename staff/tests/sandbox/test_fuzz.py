@@ -127,7 +127,7 @@ def request(rng: random.Random, folder: Path) -> str:
         tensor = torch.ones(rng.choice(((2, 3, 4), (3, 4), (1, 4), (24, 4), (2, 3, 5))))
         if number and rng.random() < 0.5:
             asked = {"token": TOKEN, "borrow": number - 1, "cotangents": [{"tensor": 0}]}
-        asked["tensors"] = [frames._description(tensor.requires_grad_(rng.random() < 0.5))]
+        asked["tensors"] = [frames._describe_tensor(tensor.requires_grad_(rng.random() < 0.5))]
         text = json.dumps(_mutated(rng, asked)).encode()
         try:
             lent = lender.reply((text, frames.elements(tensor.detach())), TOKEN)
@@ -245,7 +245,7 @@ def _reply(rng: random.Random) -> bytes:
             {"error": {"type": "ValueError", "message": "no", "lines": [["adapters.py", 3, "run_softmax"]]}},
         )
     )
-    header["tensors"] = [frames._description(tensor) for tensor in tensors]
+    header["tensors"] = [frames._describe_tensor(tensor) for tensor in tensors]
     text = json.dumps(_mutated(rng, header)).encode()
     if rng.random() < 0.05:
         depth = rng.choice((9, 1000, 10_000))

@@ -135,12 +135,12 @@ def test_what_it_prints_is_part_of_the_answer(answers: Ask) -> None:
 
 FORGERIES = {
     "twice": "send = serve.send\nserve.send = lambda channel, frame: send(channel, 2 * frame)",
-    "with another token": "note = serve._annotated\nserve._annotated = lambda *a: note(*a) | {'token': '99'}",
-    "with the token before": "note, old = serve._annotated, ['']\n"
+    "with another token": "note = serve._annotate\nserve._annotate = lambda *a: note(*a) | {'token': '99'}",
+    "with the token before": "note, old = serve._annotate, ['']\n"
     "def forge(reply, header, watch):\n"
     "    old.append(header['token'])\n"
     "    return note(reply, header, watch) | {'token': old[-2]}\n"
-    "serve._annotated = forge",
+    "serve._annotate = forge",
 }
 
 

@@ -91,7 +91,7 @@ def test_links_to_the_work_of_another_and_what_never_ends_are_refused(tmp_path: 
     os.close(silent)
     os.close(writer)
     said = finished.stdout.splitlines()
-    link = "expected an archive that lies there, but 'work.zip' is a link or a device; put your code into adapters.py"
+    link = "expected an archive, but 'work.zip' is a link or a device; put your code into adapters.py"
     assert [line.partition(" and ")[0] for line in said[:3]] == [f"{name} {link}" for name in names[:3]]
     assert said[3].startswith(
         "pipe.zip expected a Python file, a folder or a zip archive, got a device, pipe or socket"

@@ -242,7 +242,7 @@ ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
         ({use(ONE_HOT)}, {use(EMBEDDING)}, {ONE_HOT: (f"{ONE_HOT} in adapters.py:1: source",)}),
         # A worker can report no function and no line of its own.
         ({use("secret 0.123")}, set(), {}),
-        ({use("torch.softmax", 123, "")}, set(), {"softmax": ("torch.softmax (on which line is not known)",)}),
+        ({use("torch.softmax", 123, "")}, set(), {"softmax": ("torch.softmax (on an unknown line)",)}),
     ],
 )
 def test_what_is_told_of_a_work(public: set[Use], hidden: set[Use], told: dict[str, tuple[str, ...]]) -> None:

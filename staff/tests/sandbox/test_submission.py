@@ -99,7 +99,7 @@ def test_paths_that_lead_out(make: type, name: str, tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [path]
 
 
-LEFT_OUT = "left out, since they are links or devices and no files: 'old/link.py'"
+LEFT_OUT = "left out, since they are links or devices, not files: 'old/link.py'"
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
@@ -247,7 +247,7 @@ def test_a_size_that_is_not_true(claimed: int, tmp_path: Path) -> None:
     path = archive(tmp_path, {"adapters.py": "#" * (64 << 20)})
     path.write_bytes(patched(path.read_bytes(), 24, claimed, "<I"))
     tracemalloc.start()
-    with pytest.raises(Refused, match=rf"{READABLE}, and 'handed-in.zip' is damaged|hand in only your own code"):
+    with pytest.raises(Refused, match=rf"{READABLE}, but 'handed-in.zip' is damaged|hand in only your own code"):
         take_in(path)
     assert tracemalloc.get_traced_memory()[1] < 32 * MIB
     tracemalloc.stop()
@@ -306,9 +306,9 @@ def test_files_that_are_refused(files: dict[str, str], message: str, tmp_path: P
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        *((lambda data, end=end: data[:end], f"{READABLE}, and 'handed-in.zip' is damaged") for end in (10, 60, 120)),
+        *((lambda data, end=end: data[:end], f"{READABLE}, but 'handed-in.zip' is damaged") for end in (10, 60, 120)),
         (lambda data: data[:45] + bytes([data[45] ^ 0xFF]) + data[46:], READABLE),
-        (lambda data: data.replace("\u00e9\u00e9".encode(), b"\xff" * 4), f"{READABLE}, and 'handed-in.zip' is"),
+        (lambda data: data.replace("\u00e9\u00e9".encode(), b"\xff" * 4), f"{READABLE}, but 'handed-in.zip' is"),
         (lambda data: patched(data, 8, 1), "but 'adapters.py' is encrypted; make the archive without a password"),
     ],
 )
@@ -369,7 +369,7 @@ def test_a_zip_in_zips_in_a_zip_is_not_unpacked(depth: int, tmp_path: Path) -> N
 
 def test_a_zip_inside_that_is_too_large_or_damaged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = archive(tmp_path, FLAT).read_bytes()
-    for data, message in ((inner[:60], "is damaged, or no zip archive"), (inner, "at most .* when unpacked")):
+    for data, message in ((inner[:60], "is damaged or is not a zip archive"), (inner, "at most .* when unpacked")):
         with zipfile.ZipFile(path := tmp_path / "outer.zip", "w") as out:
             out.writestr("inner.zip", data)
         with pytest.raises(Refused, match=f"{message}.*{INSTEAD}"):
@@ -400,7 +400,7 @@ def test_of_several_files_one_may_be_adapters_in_other_letters(tmp_path: Path) -
 def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
     with pytest.raises(
-        Refused, match=r"a tar archive that can be read, and 'a.tgz' is damaged, or|expected adapters.py"
+        Refused, match=r"a tar archive that can be read, but 'a.tgz' is damaged or|expected adapters.py"
     ):
         take_in(tmp_path / "a.tgz")
 
@@ -429,7 +429,7 @@ def test_every_refusal_says_what_to_hand_in(tmp_path: Path) -> None:
         with pytest.raises(Refused, match=f"{INSTEAD}$") as caught:
             take_in(path)
         assert str(caught.value).count("put your code into") == 1
-    with pytest.raises(Refused, match=r"and 'a.txt' is damaged, or no zip archive; "):
+    with pytest.raises(Refused, match=r"but 'a.txt' is damaged or is not a zip archive; "):
         take_in(tries["text"])
     with pytest.raises(Refused, match=r"one folder down, got 'main.py'; "):
         take_in(tries["main"])

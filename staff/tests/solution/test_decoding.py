@@ -6,21 +6,21 @@ from cs336_basics.nn.decoding import GroupedQueryAttention
 from cs336_basics.nn.rope import RotaryPositionalEmbedding
 
 
-def made(window: int | None = None) -> GroupedQueryAttention:
+def make_attention(window: int | None = None) -> GroupedQueryAttention:
     torch.manual_seed(0)
     return GroupedQueryAttention(12, 6, 2, RotaryPositionalEmbedding(100.0, 2, 20), window)
 
 
 def test_another_device_is_followed() -> None:
-    attention, x = made(window=2), torch.ones(3, 12)
-    with torch.device("meta"):  # what is made without a device of its own is made there
+    attention, x = make_attention(window=2), torch.ones(3, 12)
+    with torch.device("meta"):  # modules without a device of their own go there
         answer, _ = attention(x)
     assert answer.device.type == "cpu"
 
 
 def test_the_cache_grows_by_one_row_of_the_heads_that_are_shared() -> None:
     """Nothing larger stays behind the tensors that are returned."""
-    attention, x = made(), torch.ones(1, 12)
+    attention, x = make_attention(), torch.ones(1, 12)
     _, cache = attention(x)
     for tokens in range(2, 6):
         _, cache = attention(x, cache)

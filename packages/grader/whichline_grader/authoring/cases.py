@@ -1,4 +1,4 @@
-"""Recipes of cases."""
+"""Recipes for test cases."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ FULL_PRECISION = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class CaseSpec:
-    """The recipe of one case.
+    """The recipe for one test case.
 
     Args:
         name: folder and file name of the case.
-        call: the adapter that is called.
-        draw: the arguments of the adapter, drawn from a generator.
-        gradients: the arguments whose gradients are stored too.
+        call: the name of the adapter.
+        draw: draws the adapter's arguments from a generator.
+        gradients: the arguments whose gradients are stored, too.
     """
 
     name: str
@@ -35,14 +35,14 @@ class CaseSpec:
     gradients: tuple[str, ...] = ()
 
     def draw_inputs(self, seed: int) -> Inputs:
-        """What a case keeps of the arguments that this seed draws."""
-        return {key: _keep(key, x) for key, x in self.draw(Generator().manual_seed(seed)).items()}
+        """Draw the arguments with this seed, in the types that a case can store."""
+        return {key: _make_storable(key, x) for key, x in self.draw(Generator().manual_seed(seed)).items()}
 
 
-def _keep(name: str, x: Any) -> Any:
-    """The same, with an array as a tensor and a tuple as a list."""
+def _make_storable(name: str, x: Any) -> Any:
+    """Turn an argument into what a case can store: an array into a tensor, a tuple into a list."""
     if isinstance(x, dict):
-        return {key: _keep(f"{name}[{key!r}]", each) for key, each in x.items()}
+        return {key: _make_storable(f"{name}[{key!r}]", each) for key, each in x.items()}
     if isinstance(x, np.ndarray | np.generic):
         return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x.item()
     if isinstance(x, Tensor):
@@ -59,7 +59,7 @@ def _keep(name: str, x: Any) -> Any:
 def specs(
     call: str, draws: Mapping[str, Mapping[str, Callable[[Generator], Inputs]]], gradients: tuple[str, ...] = ()
 ) -> list[CaseSpec]:
-    """One for each of `draws`, by folder and name. Gradients are stored in the folders that are named like it."""
+    """Make a recipe for each of `draws`, by folder and name. Folders named `...-gradients` also store gradients."""
     return [
         CaseSpec(f"{folder}/{name}", call, draw, gradients if folder.endswith("-gradients") else ())
         for folder, named in draws.items()

@@ -1,4 +1,4 @@
-"""Right submissions: whole programs, each in a style of its own."""
+"""Reference solutions: whole right programs, each in a style of its own."""
 
 import runpy
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from whichline_grader.authoring.spec import Adapter, load_specs
 from whichline_grader.paths import STAFF
 
 PROGRAMS = "right_programs"  # in the folder `staff`
-PLAIN = "plain_torch"  # the program in the most ordinary way, on which the others fall back
+PLAIN = "plain_torch"  # the most ordinary program, which fills the gaps of the others
 
 
 def _load_programs() -> dict[str, dict[str, Adapter]]:
-    """The `run_*` functions of each program by the name of its file."""
+    """Load the `run_*` functions of each program, by the name of its file."""
     paths = sorted((this_root() / STAFF / PROGRAMS).glob("*.py"))
     loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
     return {
@@ -26,8 +26,8 @@ def _load_programs() -> dict[str, dict[str, Adapter]]:
     }
 
 
-def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
-    """A right answer as a program that students might write: computed in float64, and rounded once."""
+def _round_to_input_dtype(answer: Adapter) -> Adapter:
+    """Make a reference act as a student's program: compute in float64, and round once to the dtype of the inputs."""
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
         dtypes = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()]
@@ -41,13 +41,13 @@ def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
 
 WRITTEN: Mapping[str, Mapping[str, Adapter]] = _load_programs()
 
-# every `run_*` function, written in the most ordinary way; what nobody wrote gives the right answer, rounded
+# Every `run_*` function in the ordinary style; where nobody wrote one, the rounded reference.
 RIGHT: Mapping[str, Adapter] = {
-    **{each.__name__: _in_the_dtype_of_its_inputs(each) for spec in load_specs().values() for each in spec.answers},
+    **{each.__name__: _round_to_input_dtype(each) for spec in load_specs().values() for each in spec.answers},
     **WRITTEN.get(PLAIN, {}),
 }
 
-# name of a style -> the adapters of a submission that is written in it, and in the ordinary way where it has no other
+# From the name of a style to the adapters of a submission in it; the ordinary style fills the gaps.
 RIGHT_STYLES: Mapping[str, Mapping[str, Adapter]] = {
     name: {**RIGHT, **WRITTEN.get(name, {})} for name in (*WRITTEN, *({PLAIN} - WRITTEN.keys()))
 }

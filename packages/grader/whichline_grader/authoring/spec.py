@@ -1,6 +1,6 @@
-"""What an author states about each problem, in its folder below `problems/`.
+"""Load what an author states about each problem, from its folder in `problems/`.
 
-Nothing else of the staff's names a problem: references, cases and hidden tests are found here.
+No other code of the staff names a problem: references, cases and hidden tests are found here.
 """
 
 import ast
@@ -29,17 +29,17 @@ Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
 
 @dataclass(frozen=True)
 class Figure:
-    """A matrix of what a submission gives on one public case, which its student sees beside the right one.
+    """A matrix of a submission's numbers on one public case, which its student sees beside the right one.
 
     Args:
-        call: the adapter that is asked.
-        measure: asks it, and keeps the usable numbers of its answer; without any, no rows.
-        right: the right numbers.
-        allowed: of each number whether it may be other than 0.
-        compare: says where two matrices differ most, in a sentence.
+        call: the name of the adapter.
+        measure: calls it and returns the usable numbers of its output; no rows if there are none.
+        right: returns the right numbers.
+        allowed: returns for each number whether it may differ from 0.
+        compare: describes in a sentence where the two matrices differ most.
         title: the heading on the page.
-        row: what a row of the matrix is.
-        caption: what the matrices are.
+        row: a word for one row of the matrix.
+        caption: a description of the matrices.
     """
 
     call: str
@@ -54,15 +54,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """All that an author states about one problem, but for what ships.
+    """All that an author states about one problem, except what ships.
 
     Args:
-        answers: the right answers of its adapters, by functions of their names; they come from its reference.
-        helpers: right answers of other functions that the handout names and later problems call.
-        public: the cases that students have.
-        hidden: those that they do not have.
-        figure: what students see of their answers, beside what is right, when a test of the problem fails.
-        outputs: the names of what an adapter gives, "answer" and then others in alphabetical order, as files keep them.
+        answers: the functions of the reference, named like the adapters.
+        helpers: reference functions that the handout names and later problems call.
+        public: the test cases that students have.
+        hidden: the test cases that they do not have.
+        figure: shown to students when a test of the problem fails.
+        outputs: the names of an adapter's outputs: "answer", then the others in alphabetical order, as files keep them.
     """
 
     public: Sequence[CaseSpec]
@@ -80,12 +80,11 @@ class ProblemSpec:
 
 @cache
 def load_specs() -> Mapping[str, ProblemSpec]:
-    """The specification of each problem by its id, in the order of the assignment, those that are left out among them.
+    """Load the specification of each problem by its id, in the order of the assignment, including those left out.
 
     Raises:
-        SuiteError: a folder of a problem is missing, or belongs to none, or something in one is not as it should be;
-            all of that, line by line.
-        AssignmentError: something in `assignment.toml` is not as it should be.
+        SuiteError: a problem's folder is missing, belongs to no problem, or has errors; one line for each error.
+        AssignmentError: `assignment.toml` has errors.
     """
     problems, specs = load_all_problems(), dict[str, ProblemSpec]()
     strays = [id for id in list_problem_folders() if id not in problems]
@@ -115,33 +114,33 @@ def load_specs() -> Mapping[str, ProblemSpec]:
 
 @cache
 def load_all_problems() -> Mapping[str, Problem]:
-    """The problems of the assignment by id, also those that this course leaves out; read once."""
+    """Load all problems of the assignment by id, including those that this course leaves out; read once."""
     return load_problems(this_root(), left_out=None)
 
 
 def find_figure(problems: Collection[str]) -> Figure | None:
-    """Find the figure of the first of some problems that has one."""
+    """Find the figure of the first of these problems that has one."""
     return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
 
 
 def hidden_tests() -> list[Path]:
-    """The files of the hidden tests, in the order of the problems."""
+    """List the files of the hidden tests, in the order of the problems."""
     return [find_hidden_tests(this_root(), id) for id in load_specs()]
 
 
 @cache
 def reference_of(call: str) -> Adapter:
-    """The right answer of an adapter, or of a helper.
+    """The reference function of an adapter or of a helper.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no reference has this name.
     """
     return {each.__name__: each for spec in load_specs().values() for each in (*spec.answers, *spec.helpers)}[call]
 
 
 @cache
 def outputs_of(call: str) -> Sequence[str]:
-    """The names of what an adapter gives."""
+    """The names of an adapter's outputs."""
     return next(spec.outputs for spec in load_specs().values() if call in spec.calls)
 
 
@@ -181,7 +180,7 @@ def _compute_in_float64(right: Adapter) -> Adapter:
 
 
 def _check_adapters(homes: Mapping[str, str]) -> Iterator[str]:
-    """Say which functions of `adapters.py` are not those of the problems."""
+    """Say where the functions of `adapters.py` and those of the problems differ."""
     body = ast.parse((this_root() / ADAPTERS).read_text(encoding="utf-8")).body
     defined = [each.name for each in body if isinstance(each, ast.FunctionDef) and each.name.startswith("run_")]
     for call, id in homes.items():
@@ -190,7 +189,7 @@ def _check_adapters(homes: Mapping[str, str]) -> Iterator[str]:
             yield f"{PROBLEMS}/{id} has {call}, which {ADAPTERS} does not define{near}"
     for call in defined:
         if call not in homes:
-            yield f"{ADAPTERS} defines {call}, which no reference in {PROBLEMS}/ defines: remove it, or add it"
+            yield f"{ADAPTERS} defines {call}, which no reference in {PROBLEMS}/ defines: remove it, or add a reference"
 
 
 def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> Iterator[str]:

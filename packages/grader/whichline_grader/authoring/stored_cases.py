@@ -1,4 +1,4 @@
-"""Writing the stored cases, and checking that they are what the references give."""
+"""Write the fixtures, and check them against the references."""
 
 import hashlib
 import json
@@ -30,21 +30,21 @@ from whichline_grader.authoring.spec import outputs_of, reference_of
 
 GENERATOR_VERSION = 1
 
-# Inputs are drawn in float32: those of another processor are the same up to this, in terms of the largest.
+# Inputs are drawn in float32. Another processor draws the same ones up to this share of the largest.
 DRAWN = 1e-5
 
 
 def make_case(spec: CaseSpec, seed: int) -> Case:
-    """Draw the inputs of a case and compute its answers."""
-    with _naming(spec):
+    """Draw the inputs of a case and compute the expected outputs."""
+    with _name_case_in_errors(spec):
         inputs = spec.draw_inputs(seed)
-        cotangent = _cotangent(spec, inputs, seed)
-    return Case(spec.name, spec.call, inputs, cotangent, _expected(spec, inputs, cotangent))
+        cotangent = _draw_cotangent(spec, inputs, seed)
+    return Case(spec.name, spec.call, inputs, cotangent, _compute_expected(spec, inputs, cotangent))
 
 
-def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) -> dict[str, Tensor]:
-    with _naming(spec):
-        expected = answers(spec.call, inputs, spec.gradients, cotangent)
+def _compute_expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) -> dict[str, Tensor]:
+    with _name_case_in_errors(spec):
+        expected = compute_answers(spec.call, inputs, spec.gradients, cotangent)
     for what, x in expected.items():
         if x.is_floating_point() and x.dtype != torch.float64:
             got = dtype_name(x.dtype)
@@ -53,8 +53,8 @@ def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) 
 
 
 @contextmanager
-def _naming(spec: CaseSpec) -> Iterator[None]:
-    """Say of which case it was that something of its problem raised an error."""
+def _name_case_in_errors(spec: CaseSpec) -> Iterator[None]:
+    """Name the case in the message of any error that its problem raises."""
     try:
         yield
     except SuiteError as error:
@@ -64,7 +64,7 @@ def _naming(spec: CaseSpec) -> Iterator[None]:
 
 
 def public_seed(name: str) -> int:
-    """The seed of a public case, which need not be secret."""
+    """The seed of a public case, which is no secret."""
     return crc32(name.encode())
 
 
@@ -75,24 +75,24 @@ def write_fixtures(
     show: Callable[[str], None] = lambda name: None,
     only: Collection[str] = (),
 ) -> int:
-    """Draw the inputs of each case that `check_fixtures` complains of, compute the answers and store both.
+    """Write anew each case that `check_fixtures` complains about.
 
-    What it does not complain of stays as it is, to the last bit: another processor rounds otherwise.
+    All other files stay as they are, to the last bit, since another processor rounds differently.
 
     Args:
         folder: where the files go.
         specs: the cases.
-        seed_of: the seed of the case with a name.
-        show: called with the name of each case before it is looked at.
-        only: the names of the cases to look at; without any it is all of them, and files of no case are removed.
+        seed_of: gives the seed for the name of a case.
+        show: called with the name of each case before it is checked.
+        only: the names of the cases to check; if empty, all of them, and files of unknown cases are removed.
 
     Returns:
         the number of cases that were written.
 
     Raises:
-        SuiteError: some cannot be made; it says what is wrong with each.
+        SuiteError: some cases cannot be made; it says why for each.
     """
-    strays, specs = _chosen(folder, specs, only)
+    strays, specs = _choose_specs(folder, specs, only)
     for stray in strays:
         (folder / f"{stray}.safetensors").unlink()
     written, wrong = 0, dict[str, list[str]]()
@@ -100,7 +100,7 @@ def write_fixtures(
         show(spec.name)
         seed = seed_of(spec.name)
         try:
-            if any(_complaints(folder, spec, seed)):
+            if any(_list_complaints(folder, spec, seed)):
                 _write(folder / f"{spec.name}.safetensors", make_case(spec, seed), seed)
                 written += 1
         except SuiteError as error:
@@ -112,12 +112,12 @@ def write_fixtures(
 
 
 def _name_some(names: Sequence[str]) -> str:
-    """Name the first of some cases, and how many more there are."""
+    """Name the first case, and count the others."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _write(path: Path, case: Case, seed: int) -> None:
-    # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
+    # safetensors stores no views, only whole, contiguous tensors.
     tensors = {key: x.contiguous() for key, x in list_tensors(case.inputs)}
     metadata = {
         "call": case.call,
@@ -126,14 +126,14 @@ def _write(path: Path, case: Case, seed: int) -> None:
         "seed": seed,
         "generator": GENERATOR_VERSION,
         "torch": torch.__version__,
-        "sha256": _sha256(tensors),
+        "sha256": _hash_tensors(tensors),
     }
     stored = {f"input/{key}": x for key, x in tensors.items()}
     stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
     if case.cotangent is not None:
         stored["cotangent"] = case.cotangent
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One key: safetensors writes several in an order that differs from run to run.
+    # One key, since safetensors writes several in random order.
     path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
 
 
@@ -143,24 +143,26 @@ def check_fixtures(
     seed_of: Callable[[str], int] = public_seed,
     only: Collection[str] = (),
 ) -> Iterator[str]:
-    """List what is wrong with the stored cases; nothing when they are what the references give."""
-    strays, specs = _chosen(folder, specs, only)
+    """List the errors in the fixtures; none if they agree with the references."""
+    strays, specs = _choose_specs(folder, specs, only)
     yield from (f"{stray}: no case of this name is known; `staff verify --write` removes the file" for stray in strays)
     for spec in specs:
         try:
-            yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
+            yield from (f"{spec.name}: {complaint}" for complaint in _list_complaints(folder, spec, seed_of(spec.name)))
         except SuiteError as error:
             yield str(error)
 
 
-def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> tuple[list[str], Sequence[CaseSpec]]:
-    """Give the files of no case, and the cases to look at."""
+def _choose_specs(
+    folder: Path, specs: Sequence[CaseSpec], only: Collection[str]
+) -> tuple[list[str], Sequence[CaseSpec]]:
+    """List the files that belong to no case, and the cases to check."""
     if only:
         return [], [spec for spec in specs if spec.name in only]
     return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
 
 
-def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
+def _list_complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if not (folder / f"{spec.name}.safetensors").exists():
         yield "is not written yet; `staff verify --write` writes it"
         return
@@ -174,49 +176,49 @@ def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if metadata["call"] != spec.call or metadata["generator"] != GENERATOR_VERSION:
         yield "made by another generator; write it again"
         return
-    with _naming(spec):
+    with _name_case_in_errors(spec):
         drawn = spec.draw_inputs(metadata["seed"])
-    alike = [*case.inputs] == [*drawn] and all(map(_alike, case.inputs.values(), drawn.values()))
-    if not alike or _sha256(dict(list_tensors(case.inputs))) != metadata["sha256"]:
+    alike = [*case.inputs] == [*drawn] and all(map(_are_alike, case.inputs.values(), drawn.values()))
+    if not alike or _hash_tensors(dict(list_tensors(case.inputs))) != metadata["sha256"]:
         yield "the inputs are not those that were drawn; write it again"
     if spec.gradients and case.cotangent is None:
         yield "stores no gradients; write it again"
         return
-    expected = _expected(spec, case.inputs, case.cotangent)
+    expected = _compute_expected(spec, case.inputs, case.cotangent)
     if expected.keys() != case.expected.keys():
         yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
         return
-    in_float64 = replace(case, inputs=_wide(case.inputs), expected=expected)  # as the reference computes it
+    in_float64 = replace(case, inputs=_widen(case.inputs), expected=expected)  # as the reference computes it
     for what, rounding in in_float64.rounding.items():
         if not same(case.expected[what], expected[what], rounding, of=1.0).all():
             yield f"the stored {what} is not what the reference gives; write it again"
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Tell whether an input is the one that was drawn, here or on another processor."""
+def _are_alike(one: Any, other: Any) -> bool:
+    """Tell whether an input equals the one drawn, possibly on another processor."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_are_alike(one[key], other[key]) for key in one)
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and one == other
     rounding = DRAWN + torch.finfo(one.dtype).eps if one.is_floating_point() else 0.0
     return (one.shape, one.dtype) == (other.shape, other.dtype) and bool(same(one, other, rounding).all())
 
 
-def answers(
+def compute_answers(
     call: str,
     inputs: dict[str, Any],
     gradients: Sequence[str] = (),
     cotangent: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Compute what an adapter gives in float64: its outputs by their names, and the gradients of some inputs.
+    """Compute the expected outputs of an adapter in float64, by their names, and the gradients of some inputs.
 
     Args:
         call: the name of the adapter.
-        inputs: what it is called with.
-        gradients: the inputs whose gradients are asked for.
-        cotangent: the gradient of the loss with respect to the answer; without it the loss is the sum of the answer.
+        inputs: its arguments.
+        gradients: the inputs whose gradients to compute.
+        cotangent: the gradient of the loss with respect to the answer; if None, the loss is the sum of the answer.
     """
-    inputs = change_tensors(_wide(inputs), Tensor.clone)
+    inputs = change_tensors(_widen(inputs), Tensor.clone)
     for name in gradients:
         inputs[name].requires_grad_()
     given = reference_of(call)(**inputs)
@@ -230,32 +232,32 @@ def answers(
     found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}
     if gradients:
         leaves = [inputs[name] for name in gradients]
-        # Given a cotangent, autograd imports sympy, which takes half a second.
+        # Not grad_outputs: given those, autograd imports sympy, which takes half a second.
         loss = outputs[0] if cotangent is None else (outputs[0] * cotangent.to(outputs[0].dtype)).sum()
         cotangents = torch.autograd.grad(loss, leaves)
         found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
     return found
 
 
-def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
+def _draw_cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
     if not spec.gradients:
         return None
-    answer = answers(spec.call, inputs)["answer"]
+    answer = compute_answers(spec.call, inputs)["answer"]
     return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(dtype_of(inputs))
 
 
 def _leave_out_tensors(x: Any) -> Any:
-    """The same with nothing in the place of a tensor."""
+    """Replace tensors by None."""
     if isinstance(x, dict):
         return {key: _leave_out_tensors(each) for key, each in x.items()}
     return None if isinstance(x, Tensor) else x
 
 
-def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
+def _widen(inputs: dict[str, Any]) -> dict[str, Any]:
     return in_dtype(inputs, torch.float64)
 
 
-def _sha256(tensors: dict[str, Tensor]) -> str:
+def _hash_tensors(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for key, x in sorted(tensors.items()):
         digest.update(f"{key} {x.dtype} {tuple(x.shape)} ".encode())

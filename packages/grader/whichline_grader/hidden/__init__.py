@@ -1,1 +1,1 @@
-"""The hidden suite: what a submission is graded on besides the public one. Students never see it."""
+"""The hidden suite, which grades submissions besides the public one. Students never see it."""

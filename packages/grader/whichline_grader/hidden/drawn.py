@@ -1,4 +1,4 @@
-"""Cases that are drawn from the secret of the release, the same ones for every submission."""
+"""Cases drawn from the secret of the release, the same for every submission."""
 
 import functools
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from whichline_grader.authoring.stored_cases import make_case
 from whichline_grader.hidden.kinds import Draw, Kinds, Spread
 from whichline_grader.hidden.release import Release, load_release
 
-# Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
+# Cases of each kind. Twice as many catch the same known mistakes and take longer.
 EXAMPLES = 3
 
 
 class DrawnCases:
-    """`EXAMPLES` cases of one kind; they are drawn and answered once, before any submission is looked at."""
+    """`EXAMPLES` cases of one kind. They are drawn and computed once, before any submission is read."""
 
     def __init__(self, draw: Draw, release: Release, kind: str) -> None:
         self.draw, self.release = draw, release
@@ -27,14 +27,14 @@ class DrawnCases:
         """The cases, the smallest first."""
         specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
         cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
-        return sorted(cases, key=_elements)
+        return sorted(cases, key=_count_elements)
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
-    """Run the test on cases of each kind, drawn from the secret of the release: each is a test of its own."""
+    """Run the test on cases of each kind, drawn from the secret of the release; each kind is a test of its own."""
     release = load_release()
     return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
 
 
-def _elements(case: Case) -> int:
+def _count_elements(case: Case) -> int:
     return sum(value.numel() for value in case.inputs.values() if isinstance(value, Tensor))

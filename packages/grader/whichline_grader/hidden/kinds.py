@@ -1,6 +1,6 @@
-"""Kinds of input for the hidden tests: its specification says which ones a problem has, and draws a small case of each.
+"""Kinds of input for the hidden tests. A problem's specification has a function for each kind that draws a small case.
 
-A property is asked of several kinds of input, each by itself: a program that is wrong for one kind loses a share.
+A property is tested on each kind separately, so a program that is wrong for one kind loses that share only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ FEW = (1, 2, 3)
 
 
 class Spread(Random):
-    """Choose for one of several cases: with as many cases as choices, each choice is made once.
+    """Random choices that spread over several cases: with as many cases as choices, each choice occurs once.
 
-    Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
+    Turn 0 of a seed chooses at random; turn n takes the choice n places later.
     """
 
     def __init__(self, seed: int, turn: int) -> None:
@@ -32,10 +32,10 @@ class Spread(Random):
 
 
 def draw_size(random: Spread) -> int:
-    """Draw the size of an axis: any in turn 0, and in the others large ones, no two the same.
+    """Draw the size of an axis: any size in turn 0, large and distinct ones in the other turns.
 
-    One key, one component or two axes of the same size hide mistakes. Since each kind has two cases without them, a
-    mistake does not pass by the luck of the draw, and costs the same with every secret.
+    One key, one component or two axes of the same size hide mistakes. Each kind has two cases without them, so a
+    mistake costs the same with every secret.
     """
     size = random.choice(SIZES)
     return random.large.pop() if random.large else size
@@ -47,7 +47,7 @@ Batch = Callable[[Spread], Sequence[int]]
 
 
 def draw_axes(number: int, sizes: Sequence[int] = FEW) -> Batch:
-    """Draw the sizes of so many batch-like axes."""
+    """Draw the sizes of `number` batch-like axes."""
     return lambda random: [random.choice(sizes) for _ in range(number)]
 
 
@@ -57,7 +57,7 @@ LEADING: Mapping[str, Batch] = {
     "one-batch-dim": draw_one_axis,
     "two-batch-dims": draw_axes(2),
 }
-# For a property of one entry of a batch, which is taken out.
+# One axis more, for a test that takes one entry out of a batch.
 ONE_MORE: Mapping[str, Batch] = {
     "one-batch-dim": draw_axes(2, (2, 3)),
     "two-batch-dims": draw_axes(3, (2, 3)),
@@ -65,10 +65,10 @@ ONE_MORE: Mapping[str, Batch] = {
 
 
 def change_inputs(kinds: Kinds, change: Callable[[Inputs], Inputs]) -> Kinds:
-    """The same cases with their inputs changed, before the right answer is computed."""
+    """Change the inputs of cases before the expected outputs are computed."""
 
-    def of(draw: Draw, random: Spread) -> CaseSpec:
+    def draw_changed(draw: Draw, random: Spread) -> CaseSpec:
         spec = draw(random)
         return replace(spec, draw=lambda generator: change(spec.draw(generator)))
 
-    return {kind: partial(of, draw) for kind, draw in kinds.items()}
+    return {kind: partial(draw_changed, draw) for kind, draw in kinds.items()}

@@ -1,4 +1,4 @@
-"""Public tests, which hidden tests repeat on other cases."""
+"""Repeat public tests on other cases."""
 
 import runpy
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from whichline_grader.hidden.kinds import Kinds
 
 
 def public_tests(file: str) -> SimpleNamespace:
-    """The functions of a file of public tests. It runs anew, so they call what `adapters` is now."""
+    """Run a file of public tests anew, so that its functions call the present `adapters`; return its names."""
     return SimpleNamespace(**runpy.run_path(str(this_root() / "tests" / file)))
 
 
 def again(test: Callable[..., None], *kinds: Kinds) -> Callable[..., None]:
-    """A public test on drawn cases of each kind; without any, on the hidden cases that are called like its own."""
+    """Repeat a public test on drawn cases of each kind; without kinds, on the hidden cases named like its own."""
 
     @wraps(test)
     def repeated(case: Any) -> None:

@@ -1,4 +1,4 @@
-"""The release of the hidden suite: the secret that its inputs come from, and the weights of its tests."""
+"""The release of the hidden suite: the secret of its inputs, and the weights of its tests."""
 
 import hmac
 import json
@@ -29,35 +29,35 @@ SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
 
 @dataclass(frozen=True)
 class CourseFolder:
-    """The keys of `course.toml` that say where a course has its secret.
+    """The keys of `course.toml` that locate the secret of a course.
 
     Args:
-        folder: the course's own, outside the checkout; empty for a rehearsal.
-        secret_sha256: tells the secret from any other, and says nothing about it.
+        folder: the course's own folder, outside the checkout; empty for a rehearsal.
+        secret_sha256: identifies the secret without revealing it.
     """
 
     folder: str = ""
     secret_sha256: str = ""
 
     def check(self) -> Iterator[Complaint]:
-        """Say where one of the two is there without the other."""
+        """Complain if one key is set without the other."""
         if bool(self.folder) != bool(self.secret_sha256):
             key = "folder" if self.folder else "secret_sha256"
-            yield Complaint((key,), "is there alone; folder and secret_sha256 go together, as `new-course` writes them")
+            yield Complaint((key,), "is set alone; folder and secret_sha256 go together, as `new-course` writes them")
 
     @property
     def place(self) -> Path | None:
-        """The folder, if there is one; a relative one is beside `course.toml`."""
+        """The path of the folder, if there is one; a relative path starts beside `course.toml`."""
         return (this_root() / COURSE).parent / os.path.expanduser(self.folder) if self.folder else None
 
 
 @dataclass(frozen=True)
 class Release:
-    """The secret, and where the hidden cases that are drawn from it are stored.
+    """The secret, and the folder of the hidden cases drawn from it.
 
     Args:
-        secret: where every hidden input comes from.
-        folder: of the course; none for a rehearsal, whose secret everybody can read.
+        secret: every hidden input is drawn from it.
+        folder: of the course; None for a rehearsal, whose secret everybody can read.
     """
 
     secret: bytes
@@ -68,15 +68,15 @@ class Release:
         return self.folder / CASES if self.folder else this_root() / STAFF / "fixtures"
 
     def seed(self, name: str) -> int:
-        """The seed of what has this name: whoever knows some seeds knows no other one, and not the secret."""
+        """The seed for a name. Known seeds reveal neither the secret nor any other seed."""
         return int.from_bytes(hmac.digest(self.secret, name.encode(), "sha256")[:7])
 
 
 def load_release() -> Release:
-    """The release of the course that `course.toml` names; a rehearsal if it names none.
+    """Load the release of the course that `course.toml` names; a rehearsal if it names none.
 
     Raises:
-        AssignmentError: the course's secret is not there, or something in the two files is not as it should be.
+        AssignmentError: the secret is missing, or `course.toml` has errors.
     """
     course = load_course_folder()
     if course.place is None:
@@ -86,12 +86,12 @@ def load_release() -> Release:
         raise AssignmentError(f"{path} is missing; {todo}")
     secret = path.read_bytes().strip()
     if sha256(secret).hexdigest() != course.secret_sha256:
-        raise AssignmentError(f"{path} is another secret than that of course.toml; {todo}")
+        raise AssignmentError(f"{path} is not the secret that course.toml names; {todo}")
     return Release(secret, course.place)
 
 
 def describe_rehearsal() -> str:
-    """Say that the secret is one that everybody can read."""
+    """Warn that everybody can read the secret."""
     return (
         "REHEARSAL: the hidden inputs come from the example secret of whichline-grader, which anyone can read. "
         f"Run `{name_command('staff new-course FOLDER')}` before you grade a class."
@@ -99,17 +99,17 @@ def describe_rehearsal() -> str:
 
 
 def rehearsal() -> Release:
-    """The release whose secret everybody can read."""
+    """Make a release with the example secret, which everybody can read."""
     return Release(EXAMPLE)
 
 
 def load_course_folder() -> CourseFolder:
-    """Read what `course.toml` says of the folder; this raises AssignmentError as `read_toml` does."""
+    """Read the folder from `course.toml`; raises AssignmentError as `read_toml` does."""
     return read_toml(this_root() / COURSE, CourseFolder, CourseFolder.check, partly=True)
 
 
 def naming(folder: str, secret: bytes) -> str:
-    """The text of `course.toml` once it names this folder and this secret, in its first lines."""
+    """Write this folder and this secret into the first lines of the text of `course.toml`."""
     others = re.sub(
         r"^(folder|secret_sha256) *=.*\n", "", (this_root() / COURSE).read_text(encoding="utf-8"), flags=re.MULTILINE
     )
@@ -117,18 +117,18 @@ def naming(folder: str, secret: bytes) -> str:
 
 
 def name_folder(folder: str, secret: bytes) -> str:
-    """The two lines of `course.toml` that name a folder and its secret."""
+    """Format the two lines of `course.toml` that name a folder and its secret."""
     return f'folder = {json.dumps(folder, ensure_ascii=False)}\nsecret_sha256 = "{sha256(secret).hexdigest()}"\n'
 
 
 def load_graded_problems(root: Path) -> dict[str, Problem]:
-    """The problems by id, their points shared by public and hidden tests.
+    """Load the problems by id, with the weights of public and hidden tests together.
 
     Where a problem states no weights of its hidden tests, each has `HIDDEN_WEIGHT`.
 
     Raises:
-        AssignmentError: something in `assignment.toml` is not as it should be: a problem has no hidden tests, or a test
-            no weight, or a weight no test.
+        AssignmentError: `assignment.toml` has errors: a problem without hidden tests, a test without a weight, or a
+            weight without a test.
     """
     problems = load_problems(root, left_out=None)
     for problem in [*problems.values()]:

@@ -1,4 +1,4 @@
-"""The answers of a worker, checked. Every byte of it may have been written by a submission."""
+"""Check the replies of a worker. A submission may have written every byte of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,34 +17,34 @@ from whichline_grader.sandbox.printable import hide_places, printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
-MAX_ITEMS = 100  # of an answer, and besides as many as were sent
-MAX_NUMBER = 1 << 31  # of a line: one of thousands of digits would fill a report
+MAX_ITEMS = 100  # in a reply, beyond those that the question accounts for
+MAX_NUMBER = 1 << 31  # a line number: one with thousands of digits would fill a report
 
 
 class WorkerStopped(Stopped):
-    """A question got no answer that can be used, and the worker was killed."""
+    """A question got no usable reply, and the worker was killed."""
 
 
 class TimedOut(WorkerStopped):
-    """A call, or the submission as a whole, took more of its own time than it may."""
+    """A call, or all calls of the submission together, exceeded the time limit."""
 
 
 class LimitExceeded(WorkerStopped):
-    """More memory, threads or bytes of reply than allowed."""
+    """The worker exceeded its limit on memory, threads or bytes of reply."""
 
 
 class WorkerDied(WorkerStopped):
-    """The process ended, or closed its channel, during a call."""
+    """The worker ended, or closed its channel, during a call."""
 
 
 class ProtocolViolation(WorkerStopped):
-    """The worker wrote what no worker writes: the submission has meddled with the channel."""
+    """The reply breaks the protocol: the submission tampered with the channel."""
 
     outcome = Outcome.VIOLATION
 
 
 class NotAsked(WorkerStopped):
-    """The call is not one that a right program leads to, so it was not asked and has no answer."""
+    """No right program leads to this call, so it was never sent to the worker."""
 
 
 KINDS = {each.__name__: each for each in (TimedOut, LimitExceeded, WorkerDied, ProtocolViolation, NotAsked)}
@@ -52,7 +52,7 @@ KINDS = {each.__name__: each for each in (TimedOut, LimitExceeded, WorkerDied, P
 
 @dataclass(frozen=True)
 class Line:
-    """A line in one of the student's files. `function` is the one it stands in."""
+    """A line in one of the student's files, and the name of the function around it."""
 
     file: str
     number: int
@@ -70,21 +70,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answer:
-    """One checked answer, or why a question has no answer.
+    """One checked reply, or the reason why there is none.
 
     Attributes:
         value: what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail.
         outputs: the tensors in `value`, plain and contiguous.
-        differentiable: for each of them, whether the worker's own required a gradient.
-        changed: for each tensor that was sent, None or what the call made of it.
-        gradients: for each tensor that was sent and required one, its gradient or None.
-        failure: the exception, when the call raised one.
-        gradient_failure: the same, when the gradients did.
+        differentiable: for each output, whether it required a gradient in the worker.
+        changed: for each tensor that was sent, its new value if the call changed it, else None.
+        gradients: for each tensor that was sent and requires a gradient, this gradient or None.
+        failure: the exception that the call raised, if any.
+        gradient_failure: the exception that computing the gradients raised, if any.
         missing: packages that the submission imported and the sandbox lacks.
-        forbidden: what the call ran of what students must write themselves.
-        stopped: why it has none of these.
-        printed: on stdout and on stderr.
-        raw: header and body, as they came.
+        forbidden: the forbidden functions that the call ran.
+        stopped: why there is no reply.
+        printed: the text on stdout and on stderr.
+        raw: header and body, unchecked.
     """
 
     value: Any = None
@@ -102,7 +102,7 @@ class Answer:
 
     @property
     def is_failed(self) -> bool:
-        """Tell whether nothing was returned."""
+        """Tell whether the adapter returned nothing."""
         return self.failure is not None or self.stopped is not None
 
     @cached_property
@@ -116,19 +116,19 @@ Few = Meta(max_length=MAX_ITEMS)
 
 
 class _Error(msgspec.Struct):
-    """An exception, as a worker tells of it, with file, line and function of each of its lines."""
+    """An exception as a worker reports it; each line is a file, a number and a function."""
 
     type: str
     message: str
     lines: Annotated[list[tuple[str, Number, str]], Few]
 
     def as_failure(self) -> Failure:
-        lines = tuple(Line(_name(file), number, _name(function)) for file, number, function in self.lines)
-        return Failure(_text(self.type), _text(self.message), lines)
+        lines = tuple(Line(_clean_name(file), number, _clean_name(function)) for file, number, function in self.lines)
+        return Failure(_clean_text(self.type), _clean_text(self.message), lines)
 
 
 class _Words(msgspec.Struct):
-    """The words in an answer; the forbidden functions that ran come with file and line."""
+    """The text in a reply; each forbidden function comes with file and line."""
 
     error: _Error | None = None
     gradient_error: _Error | None = None
@@ -137,21 +137,21 @@ class _Words(msgspec.Struct):
 
 
 def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
-    """The answer in a header and a body, to a question that went out with this token and these tensors.
+    """Check the header and body of a reply to the question that had this token and these tensors.
 
     Raises:
-        FrameError: it is malformed, or answers another question.
+        FrameError: the reply is malformed, or belongs to another question.
     """
     header = parse_header(raw[0])
     if header.get("token") != token:
         raise FrameError("the answer does not have the token of its question")
     asking = [tensor for tensor in sent if tensor.requires_grad]
     most = MAX_ITEMS + 2 * len(sent) + len(asking)  # outputs, what was changed, gradients
-    descriptions = _items(header.get("tensors"), "tensors", most)
+    descriptions = _expect_items(header.get("tensors"), "tensors", most)
     tensors = unpack(descriptions, raw[1])
     outputs = tensors[: expect(int, header.get("outputs", 0), "a number of outputs")]
     decode(header.get("value"), outputs)
-    gradients = _tensors(header, "gradients", tensors, len(asking))
+    gradients = _decode_tensors(header, "gradients", tensors, len(asking))
     for gradient, tensor in zip(gradients, asking, strict=True):
         if gradient is not None and (gradient.shape, gradient.dtype) != (tensor.shape, tensor.dtype):
             raise FrameError(f"expected a gradient of shape {tuple(tensor.shape)}, got {tuple(gradient.shape)}")
@@ -163,35 +163,35 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
         value=header.get("value"),
         outputs=outputs,
         differentiable=[description.get("requires_grad") is True for description in descriptions[: len(outputs)]],
-        changed=_tensors(header, "changed", tensors, len(sent)),
+        changed=_decode_tensors(header, "changed", tensors, len(sent)),
         gradients=gradients,
         failure=words.error and words.error.as_failure(),
         gradient_failure=words.gradient_error and words.gradient_error.as_failure(),
-        missing=tuple(map(_name, words.missing)),
-        forbidden=tuple(Use(_name(file), number, _name(name)) for name, file, number in words.forbidden),
+        missing=tuple(map(_clean_name, words.missing)),
+        forbidden=tuple(Use(_clean_name(file), number, _clean_name(name)) for name, file, number in words.forbidden),
         raw=raw,
     )
 
 
-def _tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
+def _decode_tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
     if key not in header:
         return [None] * count
-    decoded = [decode(reference, tensors) for reference in _items(header[key], key, count)]
+    decoded = [decode(reference, tensors) for reference in _expect_items(header[key], key, count)]
     if len(decoded) != count or not all(item is None or isinstance(item, Tensor) for item in decoded):
         raise FrameError(f"expected {count} tensors or nulls as {key}")
     return decoded
 
 
-def _items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
+def _expect_items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
     items = expect(list, value, f"a list of {what}")
     if len(items) > most:
         raise FrameError(f"expected at most {most} {what}, got {len(items)}")
     return items
 
 
-def _text(text: str) -> str:
+def _clean_text(text: str) -> str:
     return hide_places(printable(text[:MAX_TEXT]))
 
 
-def _name(text: str) -> str:
-    return _text(text)[:MAX_NAME]
+def _clean_name(text: str) -> str:
+    return _clean_text(text)[:MAX_NAME]

@@ -1,13 +1,13 @@
-"""Start the process that submissions are forked from, in the strongest sandbox that works here. Linux only.
+"""Start the zygote, from which workers are forked, in the strongest sandbox that works here. Linux only.
 
-`bubblewrap`: namespaces of its own. It sees the interpreter, the packages, the system's libraries and nothing else;
-nothing is writable, there is no network. Inside, each worker is locked in (`inside/lock_in.py`).
-`process`: for machines without bubblewrap, and containers that forbid namespaces. Workers are locked in and under
-Landlock, and where namespaces work they see no other files (`inside/own_root.py`).
-`none`: nothing but limits on time and memory.
-Where root grades, workers run as `nobody` in the first two.
+`bubblewrap`: namespaces of its own. It sees the interpreter, the packages and the system's libraries, and nothing else;
+nothing is writable, and there is no network. Inside, each worker locks itself in (`inside/lock_in.py`).
+`process`: for machines without bubblewrap and containers that forbid namespaces. Workers lock themselves in, with
+Landlock, and if namespaces work they see no other files (`inside/own_root.py`).
+`none`: only limits on time and memory.
+If root grades, workers of the first two run as `nobody`.
 
-This module imports torch only when the other process is importing it too, so that both do so at the same time.
+This module imports torch while the zygote does, so that both import it at the same time.
 """
 
 import importlib.util
@@ -46,22 +46,22 @@ Layer = Literal["bubblewrap", "process", "none"]
 
 START_SECONDS = 120
 FORK_SECONDS = 30
-MARKS = (
+ACCESS_TIMES = (
     "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input "
     "that two authors pass on; see security.md"
 )
 
 
 class SandboxError(CourseworkError):
-    """The sandbox does not work here, or has stopped working: never the submission's fault."""
+    """The sandbox does not work here or has stopped working: never the submission's fault."""
 
 
 @dataclass(frozen=True)
-class Achieved:
-    """The layers between a submission and this machine, as reports name them.
+class SandboxReport:
+    """The protection between a submission and this machine.
 
-    `parts` are those of "namespaces", "mounts", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a
-    stronger layer was not taken, and what this one leaves open.
+    `parts` names what works of "namespaces", "mounts", "uid", "ids", "landlock" and "seccomp". `notes` say why no
+    stronger layer was used, and what this one leaves open.
     """
 
     layer: Layer
@@ -73,13 +73,13 @@ class Achieved:
 
     @property
     def leaves_marks(self) -> bool:
-        """A later submission can tell by the times of access what an earlier one opened."""
+        """Tell whether a later submission can see by access times which files an earlier one opened."""
         return self.layer == "process" and "mounts" not in self.parts
 
 
 @dataclass(frozen=True)
 class Process:
-    """A worker that is locked in and has not seen its submission yet. All descriptors are non-blocking."""
+    """A confined worker that has not seen its submission yet. All descriptors are non-blocking."""
 
     channel: socket.socket
     stdout: int
@@ -89,20 +89,20 @@ class Process:
     stat: int
 
     def read_stat(self) -> list[bytes]:
-        """The fields of `/proc/PID/stat` from the third on: the second, its name, may hold anything.
+        """The fields of `/proc/PID/stat` from the third on; the second, the name, may hold anything.
 
         Raises:
-            ProcessLookupError: it has ended.
+            ProcessLookupError: the process has ended.
         """
         return os.pread(self.stat, 4096, 0).rpartition(b")")[2].split()
 
     def end(self) -> None:
-        """Have it end; what it has written can still be read."""
-        with suppress(ProcessLookupError):  # it has ended by itself
+        """Kill it; what it has written can still be read."""
+        with suppress(ProcessLookupError):  # it has ended already
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Kill it, and return when nothing of it is left."""
+        """Kill it, wait until it has ended, and close its descriptors."""
         self.end()
         select.select([self.pidfd], [], [], FORK_SECONDS)
         self.channel.close()
@@ -111,12 +111,11 @@ class Process:
 
 
 class Sandbox:
-    """A running zygote. Any number of processes that were forked from this one may use it at the same time.
+    """A running zygote. Any number of forks of this process may use it at the same time.
 
     Attributes:
-        achieved: the layers that hold.
-        advisor: another one beside it, whose workers know the right programs: what they say is advice, and earns
-            nothing.
+        achieved: the protection that works here.
+        advisor: a second zygote, whose workers know the references and find mistakes; they earn no points.
     """
 
     def __init__(
@@ -129,15 +128,15 @@ class Sandbox:
         self._process, self._control, self.advisor = process, control, advisor
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
         probe.kill()
-        self.achieved = Achieved(layer, tuple(self._layers))
+        self.achieved = SandboxReport(layer, tuple(self._layers))
 
     def fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> Process:
-        """A fresh worker.
+        """Fork a fresh worker.
 
         Args:
             cpu_seconds: processor time after which the kernel kills it.
             data_bytes: private memory that it may map.
-            modules: what the zygote imports before it forks, for this worker and all later ones.
+            modules: imported by the zygote before the fork, for this worker and all later ones.
 
         Raises:
             SandboxError: the zygote is gone, or the worker is less confined than the first one was.
@@ -155,10 +154,10 @@ class Sandbox:
             self.advisor.check()
 
     def restart(self) -> None:
-        """Start another zygote in the place of one that has ended.
+        """Replace a zygote that has ended.
 
         Raises:
-            SandboxError: it does not start, or confines its workers less than the first one did.
+            SandboxError: the new one does not start, or confines its workers less than the first one did.
         """
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
@@ -169,9 +168,9 @@ class Sandbox:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
 
     def close(self) -> None:
-        """End the zygote, its advisor and all of their workers."""
+        """End the zygote, its advisor and all their workers."""
         for each in filter(None, (self.advisor, self)):
-            with suppress(OSError):  # it is closed already
+            with suppress(OSError):  # closed already
                 each._control.shutdown(socket.SHUT_RDWR)
             each._control.close()
         self._process.wait()
@@ -205,8 +204,7 @@ class Sandbox:
             layers = frames.parse_header(_read(channel, header_bytes))["layers"]
         except (OSError, IndexError) as error:
             with suppress(BlockingIOError):
-                said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
-                error = said or error
+                error = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2] or error
             channel.close()
             os.close(stdout)
             os.close(stderr)
@@ -222,11 +220,11 @@ Starting = Generator[None, None, Sandbox]
 
 
 def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works. Takes a few seconds: it imports torch.
+    """Start `layer`, or the strongest one that works. This takes a few seconds, since it imports torch.
 
     Args:
-        layer: what is between a submission and this machine.
-        advised: whether there is an advisor, which has all that students have.
+        layer: the kind of sandbox.
+        advised: also start an advisor, which has all that students have.
 
     Raises:
         SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
@@ -235,7 +233,7 @@ def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> San
 
 
 def finish(starting: Starting) -> Sandbox:
-    """Wait for a sandbox that was begun."""
+    """Wait for a sandbox that `begin` has started."""
     while True:
         try:
             next(starting)
@@ -244,31 +242,31 @@ def finish(starting: Starting) -> Sandbox:
 
 
 def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Starting:
-    """Start a sandbox as `start` does, and yield when its process is under way.
+    """Start a sandbox as `start` does, and yield once its process is running.
 
-    Except for `none`, the calling process becomes non-dumpable, so that no worker can look into it.
+    Except with `none`, the calling process becomes non-dumpable, so that no worker can read its memory.
     """
     _compile_packages()
     if layer == "none":
         return (yield from _spawn("none", advised))
     hide_memory()
     if layer == "bubblewrap":
-        return (yield from _bubblewrap(advised))
+        return (yield from _start_bubblewrap(advised))
     if layer == "process":
-        return (yield from _process(advised))
+        return (yield from _start_locked_in(advised))
     try:
-        return (yield from _bubblewrap(advised))
+        return (yield from _start_bubblewrap(advised))
     except SandboxError as bubblewrap:
         try:
-            sandbox = yield from _process(advised)
+            sandbox = yield from _start_locked_in(advised)
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
         notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
-        sandbox.achieved = Achieved("process", sandbox.achieved.parts, notes)
+        sandbox.achieved = SandboxReport("process", sandbox.achieved.parts, notes)
         return sandbox
 
 
-def _bubblewrap(advised: bool) -> Starting:
+def _start_bubblewrap(advised: bool) -> Starting:
     if shutil.which("bwrap") is None:
         raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
     sandbox = yield from _spawn("bubblewrap", advised)
@@ -278,20 +276,20 @@ def _bubblewrap(advised: bool) -> Starting:
     return sandbox
 
 
-def _process(advised: bool) -> Starting:
+def _start_locked_in(advised: bool) -> Starting:
     sandbox = yield from _spawn("process", advised)
     parts = sandbox.achieved.parts
-    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _others_may_read(this_root())):
+    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(this_root())):
         sandbox.close()
-        reason = f"others may read {this_root()}; chmod 700 a folder above it" if "uid" in parts else "this is not root"
+        reason = f"others can read {this_root()}; chmod 700 a folder above it" if "uid" in parts else "you are not root"
         raise SandboxError(f"expected Linux 5.13 with Landlock, or root; this kernel has no Landlock, and {reason}")
     if sandbox.achieved.leaves_marks:
-        sandbox.achieved = Achieved("process", parts, (MARKS,))
+        sandbox.achieved = SandboxReport("process", parts, (ACCESS_TIMES,))
     return sandbox
 
 
 def _compile_packages() -> None:
-    """Once for an environment: a zygote can write nothing, and would compile all that it imports at every start."""
+    """Compile packages once for an environment: a zygote cannot write, and would compile them at each start."""
     torch = importlib.util.find_spec("torch")
     assert torch is not None
     assert torch.origin is not None
@@ -309,7 +307,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
     for path in visible if layer != "none" else []:
         if this_root().is_relative_to(path):
             raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
-    # Nothing that is installed is secret; but of ours a submission needs nothing, and so sees nothing.
+    # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
     ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
     hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
@@ -324,7 +322,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
             "confined": layer != "none",
             "layers": ["namespaces"] * (layer == "bubblewrap"),
             "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
-            # Under bubblewrap there is nothing else, and nothing is writable.
+            # Under bubblewrap nothing else exists, and nothing is writable.
             "readable": [path for path in (*visible, *find_libraries(), *DEVICES) if os.path.exists(path)]
             if layer == "process"
             else [],
@@ -351,8 +349,8 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
         for control in theirs:
             control.close()
         yield
-        abouts = [_hear(control) for control in controls]
-        if not all(abouts):
+        reports = [_receive_report(control) for control in controls]
+        if not all(reports):
             process.kill()
             process.wait()
             stderr.seek(0)
@@ -361,17 +359,17 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
     import torch
 
     here = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
-    if json.loads(abouts[0]) != here:
+    if json.loads(reports[0]) != here:
         process.kill()
         raise SandboxError(
-            f"expected the same torch and the same vector instructions inside, {here}; got {abouts[0]!r}"
+            f"expected the same torch and the same vector instructions inside, {here}; got {reports[0]!r}"
         )
     advisor = Sandbox(process, controls[1], layer) if advised else None
     return Sandbox(process, controls[0], layer, advisor)
 
 
-def _hear(control: socket.socket) -> bytes:
-    """Take what a zygote says of itself when it has started; nothing if it does not start."""
+def _receive_report(control: socket.socket) -> bytes:
+    """Receive the versions that a zygote reports when it has started; empty if it does not start."""
     control.settimeout(START_SECONDS)
     try:
         return control.recv(4096)
@@ -381,7 +379,7 @@ def _hear(control: socket.socket) -> bytes:
         control.settimeout(None)
 
 
-def _others_may_read(path: Path) -> bool:
+def _can_others_read(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
 
 
@@ -390,6 +388,6 @@ def _read(channel: socket.socket, size: int) -> bytes:
     while len(data) < size:
         chunk = channel.recv(size - len(data))
         if not chunk:
-            raise ConnectionError("the worker ended while it was locked in")
+            raise ConnectionError("the worker ended while it confined itself")
         data += chunk
     return data

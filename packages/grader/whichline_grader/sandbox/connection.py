@@ -1,6 +1,6 @@
-"""The bytes between this side and one worker: what it is asked, one question at a time, its reply, what it prints.
+"""Exchange bytes with one worker: a question, its reply, and what the worker prints.
 
-This side never waits in a write. A worker that writes more than is read waits until it is.
+This side never blocks in a write. A worker that writes faster than this side reads blocks.
 """
 
 import os
@@ -10,12 +10,12 @@ from whichline_grader.sandbox.confinement import Process
 from whichline_grader.sandbox.inside.frames import MAX_HEADER_BYTES, PREFIX
 
 CHUNK = 1 << 20
-# What a reply may have: an answer of small inputs may be larger than they are, one of large inputs some times as large.
+# A reply may have REPLY_BYTES, and REPLY_TIMES the bytes of the question on top.
 REPLY_BYTES, REPLY_TIMES = 1 << 20, 16
 
 
 class TooLongError(Exception):
-    """A reply has more bytes than are allowed."""
+    """A reply exceeds its limit."""
 
 
 class Connection:
@@ -23,18 +23,18 @@ class Connection:
 
     Args:
         process: the worker.
-        reply_bytes: that the body of a reply may have, however large the question.
-        room: bytes that are kept of each of stdout and stderr.
+        reply_bytes: the most that the body of a reply may have, however large the question.
+        bytes_left: how many bytes of stdout and of stderr to keep; several connections may share it.
 
     Attributes:
-        reply: header and body of the reply to what was sent last, once all of it is there; not checked.
-        surplus: the bytes that came after it, of which there should be none.
-        printed: what has come on stdout and on stderr since it was taken.
+        reply: header and body of the latest reply, unchecked; None until it is complete.
+        surplus: how many bytes came after the reply; there should be none.
+        printed: what came on stdout and stderr since somebody cleared it.
     """
 
-    def __init__(self, process: Process, reply_bytes: int, room: dict[str, int]) -> None:
+    def __init__(self, process: Process, reply_bytes: int, bytes_left: dict[str, int]) -> None:
         self.process, self.reply, self.printed = process, (b"", b""), {"stdout": bytearray(), "stderr": bytearray()}
-        self._room, self._reply_bytes = room, reply_bytes
+        self._bytes_left, self._reply_bytes = bytes_left, reply_bytes
         self._outgoing, self._incoming = memoryview(b""), bytearray()
         self._allowed = self.surplus = 0
         self._poll = select.poll()
@@ -42,16 +42,16 @@ class Connection:
             self._poll.register(descriptor, select.POLLIN)
 
     def send(self, frame: bytes) -> None:
-        """Write a question, as soon as the socket takes it."""
+        """Queue a question; `exchange` writes it when the socket is ready."""
         self._outgoing, self.reply = memoryview(frame), None
         self._allowed = min(self._reply_bytes, REPLY_BYTES + REPLY_TIMES * len(frame))
 
     def exchange(self, seconds: float) -> None:
-        """Read and write what can be read and written, if there is a reply to wait for.
+        """Read and write whatever is ready, unless the reply is complete.
 
         Raises:
-            EOFError: the other end is closed.
-            TooLongError: the reply is too long.
+            EOFError: the worker closed its end.
+            TooLongError: the reply exceeds its limit.
         """
         if self.reply is not None:
             return
@@ -68,7 +68,7 @@ class Connection:
                 self._read()
 
     def listen(self) -> None:
-        """Take what it has printed."""
+        """Read what the worker has printed."""
         self._keep(self.process.stdout, "stdout")
         self._keep(self.process.stderr, "stderr")
 
@@ -77,7 +77,7 @@ class Connection:
             written = self.process.channel.send(self._outgoing[:CHUNK])
         except BlockingIOError:
             return
-        except OSError:  # what it has answered before it ended can still be read
+        except OSError:  # the worker has ended; its last reply can still be read
             written = len(self._outgoing)
         self._outgoing = self._outgoing[written:]
 
@@ -86,7 +86,7 @@ class Connection:
             data = self.process.channel.recv(CHUNK)
         except BlockingIOError:
             return
-        except OSError:  # the other end is closed, and there is something that it has not read
+        except OSError:  # the worker closed its end before it had read everything
             data = b""
         if not data:
             raise EOFError
@@ -104,15 +104,15 @@ class Connection:
             self._incoming.clear()
 
     def _keep(self, descriptor: int, stream: str) -> bool:
-        """Take what is in a pipe; False when its other end is closed, or no more of it is kept.
+        """Read what is in a pipe; return False if it is closed or its limit is used up.
 
-        Whoever prints more waits until it is taken now and then: to take it at once would cost half of a processor.
+        A worker that floods stdout blocks until the pipe is drained: draining it at once would take half a processor.
         """
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
             return True
-        kept = data[: self._room[stream]]
+        kept = data[: self._bytes_left[stream]]
         self.printed[stream] += kept
-        self._room[stream] -= len(kept)
-        return bool(data) and self._room[stream] > 0
+        self._bytes_left[stream] -= len(kept)
+        return bool(data) and self._bytes_left[stream] > 0

@@ -1,4 +1,4 @@
-"""The Python files in a folder or an archive, all of it hostile until checked: nothing is unpacked to a disk."""
+"""Collect the Python files of a folder or an archive. All input is hostile, and nothing is unpacked to disk."""
 
 import gzip
 import io
@@ -18,14 +18,14 @@ from whichline.submission.archive import ArchiveError, read_entry
 
 MIB = 1 << 20
 MAX_ARCHIVE_BYTES = 256 * MIB
-MAX_UNPACKED_BYTES = 32 * MIB  # of a tar archive, which is read from its beginning to its end
+MAX_UNPACKED_BYTES = 32 * MIB  # of a tar archive, which has to be read from beginning to end
 MAX_ENTRIES = 20_000
 MAX_SOURCE_FILES = 1_000
 MAX_SOURCE_BYTES = 8 * MIB
 MAX_PATH = 240
-MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of what the header of a frame may have
+MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of the limit on a frame's header
 MAX_SHOWN = 3  # paths in a message
-LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
+LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
 TAR = (".tar", ".tar.gz", ".tgz")
 NO_CODE = {
     **{".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"},
@@ -34,7 +34,7 @@ NO_CODE = {
 
 
 def describe_instead() -> str:
-    """Say what to hand in."""
+    """Say what to hand in instead."""
     package, command = this_assignment().package, name_command("submit")
     return f"put your code into {ADAPTERS} and {package}/, and hand in the submission.zip that `{command}` writes"
 
@@ -43,7 +43,7 @@ class Refused(CourseworkError):
     """The submission cannot be graded; the text says why and what to hand in instead.
 
     Attributes:
-        content: sha256 of what was handed in, if it was read by a `Reader`.
+        content: sha256 of the submission, if a `Reader` read it.
     """
 
     content = ""
@@ -53,19 +53,19 @@ class Refused(CourseworkError):
         super().__init__(why if why.endswith(instead) else f"{why}; {instead}")
 
 
-# Its path, and what reads it, with the most bytes that are wanted; None for a link or a device.
+# A path, and a function that reads at most so many bytes of the file; None for a link or a device.
 Entry = tuple[PurePosixPath, Callable[[int], bytes] | None]
 
 
 class Collected:
-    """The Python files among `entries`, within the limits, and what else there is to say of them.
+    """The Python files among some entries, within the limits, and remarks on the rest.
 
     Attributes:
         files: path -> source.
         links: Python files that are links or devices.
         archives: paths that look like archives.
-        kinds: what there is in the place of code.
-        respelt: the file that counts as adapters.py, and has capital letters.
+        kinds: descriptions of files that are handed in instead of code, such as "a notebook".
+        respelt: the file with capital letters that counts as adapters.py.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -73,7 +73,7 @@ class Collected:
         self.links: list[str] = []
         self.archives: list[str] = []
         self.kinds: set[str] = set()
-        room, room_for_paths = MAX_SOURCE_BYTES, MAX_PATHS_BYTES
+        bytes_left, bytes_left_for_paths = MAX_SOURCE_BYTES, MAX_PATHS_BYTES
         for path, read in entries:
             name = str(path)
             if _is_left_out(path):
@@ -84,19 +84,19 @@ class Collected:
                 self.kinds |= {NO_CODE[suffix]} if (suffix := path.suffix.lower()) in NO_CODE else set()
                 continue
             if len(name) > MAX_PATH or not name.isprintable():
-                raise _odd_path(name)
+                raise _refuse_path(name)
             if name in self.files:
                 raise Refused(f"expected each file once, but the archive has {show_name(name)} several times")
-            room_for_paths -= len(json.dumps(name))
-            if room_for_paths < 0:
+            bytes_left_for_paths -= len(json.dumps(name))
+            if bytes_left_for_paths < 0:
                 limit = f"{MAX_PATHS_BYTES // 1024} KiB"
                 raise Refused(f"expected paths of Python files of at most {limit} together; hand in only your own code")
             if read is None:
                 self.links.append(name)
                 continue
-            self.files[name] = read(room)
-            room -= len(self.files[name])
-            if len(self.files) > MAX_SOURCE_FILES or room < 0:
+            self.files[name] = read(bytes_left)
+            bytes_left -= len(self.files[name])
+            if len(self.files) > MAX_SOURCE_FILES or bytes_left < 0:
                 limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
                 raise Refused(f"expected at most {limit}; hand in only your own code")
         adapters = [name for name in self.files if PurePosixPath(name).name.lower() == ADAPTERS]
@@ -106,7 +106,7 @@ class Collected:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        links = f"left out, since they are links or devices and no files: {show_names(self.links)}"
+        links = f"left out, since they are links or devices, not files: {show_names(self.links)}"
         respelt = (f"{show_name(name)} counts as adapters.py: write its name in small letters" for name in self.respelt)
         return (*respelt, *([links] if self.links else []))
 
@@ -115,11 +115,11 @@ def _is_left_out(path: PurePosixPath) -> bool:
     return any(part in LEFT_OUT or part.startswith(".") for part in path.parts[:-1])
 
 
-def in_folder(root: Path) -> Iterator[Entry]:
+def list_folder(root: Path) -> Iterator[Entry]:
     for entries, (folder, folders, names) in enumerate(os.walk(root, onerror=_raise)):
         below = PurePosixPath(Path(folder).relative_to(root).as_posix())
-        if len(str(below)) > MAX_PATH:  # os.walk calls itself for each folder in a folder
-            raise _odd_path(str(below))
+        if len(str(below)) > MAX_PATH:  # os.walk recurses into each folder
+            raise _refuse_path(str(below))
         folders[:] = sorted(name for name in folders if not _is_left_out(below / name / "_"))
         if entries > MAX_ENTRIES:
             raise Refused(f"expected at most {MAX_ENTRIES} folders; hand in only your own code")
@@ -129,12 +129,12 @@ def in_folder(root: Path) -> Iterator[Entry]:
 
 
 def _raise(error: OSError) -> NoReturn:
-    """A folder that cannot be read is not one that is not there."""
+    """Make os.walk raise: it would skip a folder that it cannot read."""
     raise error
 
 
 def _open(file: Path) -> io.BufferedReader:
-    """Open a file, and no link: that may lead to the work of another, or to what never ends."""
+    """Open a file but no link, which may lead to another student's files or to an endless device."""
     return open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
@@ -143,55 +143,55 @@ def read_file(file: Path, most: int) -> bytes:
         return opened.read(most + 1)
 
 
-def in_archive(path: Path) -> Collected:
+def read_archive(path: Path) -> Collected:
     if not stat.S_ISREG(path.lstat().st_mode):
         got = f"{show_name(path.name)} is a link or a device"
-        raise Refused(f"expected an archive that lies there, but {got}; {describe_instead()}")
+        raise Refused(f"expected an archive, but {got}; {describe_instead()}")
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
     is_tar = path.name.endswith(TAR)
     try:
         with _open(path) as file:
             if is_tar:
-                return Collected(_in_tar(file, path.name))
-            taken = Collected(_in_zip(file))
+                return Collected(_list_tar(file, path.name))
+            taken = Collected(_list_zip(file))
             zips = [name for name in taken.archives if name.lower().endswith(".zip")]
             if not taken.files and len(taken.archives) == len(zips) == 1:
-                taken = Collected(_in_zip(io.BytesIO(_read_inside(file, zips[0]))))
+                taken = Collected(_list_zip(io.BytesIO(_read_inside(file, zips[0]))))
             return taken
     except (Refused, MemoryError):
         raise
-    except Exception as error:  # both libraries raise a dozen kinds on a crafted file
+    except Exception as error:  # both libraries raise a dozen types on a crafted file
         kind = "tar" if is_tar else "zip"
         expected = f"expected a {kind} archive that can be read"
         if isinstance(error, ArchiveError):
             raise Refused(f"{expected}, but {error}") from None
-        raise Refused(f"{expected}, and {show_name(path.name)} is damaged, or no {kind} archive") from None
+        raise Refused(f"{expected}, but {show_name(path.name)} is damaged or is not a {kind} archive") from None
 
 
 def _read_inside(file: io.BufferedReader, name: str) -> bytes:
-    """The archive of this name in another one."""
+    """Read the archive of this name inside another one."""
     with zipfile.ZipFile(file) as archive:
-        info = next(each for each in archive.infolist() if str(_checked(each.filename)) == name)
+        info = next(each for each in archive.infolist() if str(_check_path(each.filename)) == name)
         data = read_entry(archive, info, MAX_UNPACKED_BYTES)
     if len(data) > MAX_UNPACKED_BYTES:
-        raise _too_large()
+        raise _refuse_size()
     return data
 
 
-def _in_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
-    # Counted before zipfile builds an object for each: every entry of the directory starts with this signature.
+def _list_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
+    # Count before zipfile builds an object for each entry: each one in the directory starts with this signature.
     if (count := file.read().count(b"PK\x01\x02")) > MAX_ENTRIES:
         raise Refused(f"expected an archive of at most {MAX_ENTRIES} files, got {count}")
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            inside = _checked(info.filename)
+            inside = _check_path(info.filename)
             is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
             if not info.is_dir():
                 yield inside, partial(read_entry, archive, info) if is_file else None
 
 
-def _in_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
+def _list_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
     with (
         gzip.open(file) if not name.endswith(".tar") else file as unpacked,
         tarfile.open(fileobj=_Limited(unpacked), mode="r|") as archive,
@@ -201,24 +201,24 @@ def _in_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
                 raise Refused(f"expected an archive of at most {MAX_ENTRIES} files")
             if not member.isdir():
                 is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
-                yield _checked(member.name), partial(_read_member, archive, member) if is_file else None
+                yield _check_path(member.name), partial(_read_member, archive, member) if is_file else None
 
 
 class _Limited(io.BufferedIOBase):
-    """A file of which no more than `MAX_UNPACKED_BYTES` can be read."""
+    """A file that gives at most `MAX_UNPACKED_BYTES`."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
-        self.file, self.room = file, MAX_UNPACKED_BYTES
+        self.file, self.bytes_left = file, MAX_UNPACKED_BYTES
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = self.file.read(size)
-        self.room -= len(data)
-        if self.room < 0:
-            raise _too_large()
+        self.bytes_left -= len(data)
+        if self.bytes_left < 0:
+            raise _refuse_size()
         return data
 
 
-def _too_large() -> Refused:
+def _refuse_size() -> Refused:
     limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
     return Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
 
@@ -228,14 +228,14 @@ def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -
     return file.read(most + 1) if file else b""
 
 
-def _checked(name: str) -> PurePosixPath:
-    path = PureWindowsPath(name)  # it takes both kinds of slashes, as archives do
+def _check_path(name: str) -> PurePosixPath:
+    path = PureWindowsPath(name)  # accepts both kinds of slashes, as archives do
     if path.anchor or ".." in path.parts:
         raise Refused(f"expected paths inside the submission, got {show_name(name)}")
     return PurePosixPath(path.as_posix())
 
 
-def _odd_path(path: str) -> Refused:
+def _refuse_path(path: str) -> Refused:
     return Refused(f"expected printable paths of at most {MAX_PATH} characters, got {show_name(path)}")
 
 

@@ -1,8 +1,8 @@
 """Ask one submission questions, one after the other, and hold its workers to their limits.
 
-A question goes out when the answer to the one before is in, and closed by the token that came with it: nothing of a
-later question can be seen early, and no answer given to another one. A question that ends the worker, hangs or floods
-has that as its answer, and the next one goes to a fresh worker.
+A reply must repeat its question's token, and the next question goes out after it. So a submission sees no question
+early, and cannot answer one question with the reply to another. If a question ends the worker, hangs or floods it, that
+is its answer, and the next question goes to a fresh worker.
 """
 
 import math
@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -36,35 +36,35 @@ from whichline_grader.sandbox.question import Question
 from whichline_grader.sandbox.submission import Submission
 
 SAMPLE_SECONDS = 0.01
-PAUSE_SECONDS = 0.001  # in a long call: a reply that comes byte by byte would cost this side as much as the worker
+PAUSE_SECONDS = 0.001  # in a long call: otherwise a reply sent byte by byte would cost this side as much as the worker
 MOST_FUNCTIONS = 50  # that take all of their time; the kernel ends a worker that has used more
-TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
+TIMEOUTS = 2  # after so many calls without an answer, each call gets less time
 LAST_WORDS = b"Fatal Python error: "  # on stderr
-# What all answers of a submission may have, since they are kept until its tests have run. A header is read as objects,
-# which take many times its bytes.
+# The limit on all replies of a submission, which are kept until its tests have run. A parsed header takes many times
+# its bytes.
 ANSWERS_BYTES, HEADER_TIMES = 256 << 20, 16
-# A thread's wait for a processor is told when it is over, so what looks like sleep may yet turn out to be that.
+# The kernel reports a wait in the run queue when it is over: until then it looks like sleep.
 SETTLING_SECONDS = 0.5
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Starved(BaseException):
-    """A worker got so little of the machine that nothing can be said about it: our fault, and never a grade.
+    """The machine is too busy to judge a worker: our fault, and never a grade.
 
-    It is neither an Exception nor a `Stopped`, since what a test makes of those goes into the grade.
+    It is neither an Exception nor a `Stopped`: tests turn those into outcomes.
     """
 
 
 @dataclass
 class Spent:
-    """The time that one submission has used for each function, and its workers, in all of its interviews."""
+    """The time that one submission has used for each function, and its workers, in all its interviews."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     workers: int = 0
 
 
 class Lender(Protocol):
-    """Answers for functions of a submission that it calls itself.
+    """Answers the calls that a submission makes to its own functions for earlier problems.
 
     Attributes:
         lessons: calls that show a worker which functions these are, each with the names of its arguments.
@@ -73,30 +73,30 @@ class Lender(Protocol):
     lessons: Sequence[tuple[Question, Sequence[str]]]
 
     def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
-        """Lend nothing that is learned from a lesson."""
+        """Answer no calls of the function that this lesson shows."""
         ...
 
     def begin(self, question: Question, token: str) -> None:
-        """Begin with a question, which has this token. In a lesson nothing is lent."""
+        """Begin a question with this token. During a lesson no call is answered."""
         ...
 
     def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
-        """The frame for what came in the place of an answer; None if it is the answer."""
+        """The frame that replies to a request of the worker; None if `raw` is the answer to the question."""
         ...
 
 
 class Interview:
-    """One submission, and the worker that answers for it now.
+    """One submission and its current worker.
 
     Args:
-        sandbox: where its workers are.
-        submission: who is asked.
+        sandbox: starts the workers.
+        submission: the files that are asked.
         limits: of its workers.
-        lender: who answers for some of its functions, if anybody does.
-        spent: what the same submission has used before.
+        lender: answers calls of some of its functions, if given.
+        spent: what this submission has used before.
 
     Attributes:
-        imported: the answer to the first import of the submission, once a question was asked.
+        imported: the reply to the first import of the submission; None before the first question.
     """
 
     def __init__(
@@ -113,47 +113,48 @@ class Interview:
         self._failed_import: Answer | None = None
         self._sandbox = sandbox
         self._connection: Connection | None = None
-        self._bytes = 0  # of all answers so far
+        self._bytes = 0  # of all replies so far
         self._for = ""  # the function that is asked for, which pays for imports and lessons, too
         self._timed_out: Counter[str] = Counter()
-        self._room = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
+        self._bytes_left = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
 
     def ask(self, question: Question, values: Sequence[object] = ()) -> Answer:
-        """The answer to a question, whatever the submission does.
+        """Ask a question; the answer says what happened, whatever the submission does.
 
         Args:
-            question: what is asked.
-            values: what the answers to the questions of the same test before this one hold.
+            question: the call.
+            values: the values of the earlier answers in the same test.
 
         Raises:
             SandboxError: the sandbox has stopped working.
             Starved: the machine is too busy.
         """
-        seal = _seal()
+        token = _make_token()
         try:
-            frame, tensors = question.frame(question.fill_in(values), **seal)
+            frame, tensors = question.frame(question.fill_in(values), token=token)
         except (LookupError, TypeError, FrameError) as error:
             return Answer(stopped=NotAsked(f"{question.call} is not called with what the call before it gave: {error}"))
-        if stopped := self._say_why_not(question.call):
+        if stopped := self._find_obstacle(question.call):
             return Answer(stopped=stopped)
         if self._lender:
-            self._lender.begin(question, seal["token"])
+            self._lender.begin(question, token)
         if not question.memory:
-            return self._answer(question.call, frame, seal, tensors)
+            return self._answer(question.call, frame, token, tensors)
         self.end_worker()
         try:
-            return self._answer(question.call, frame, seal, tensors, question.memory)
+            return self._answer(question.call, frame, token, tensors, question.memory)
         finally:
             self.end_worker()
 
     def ask_for(self, what: str, *arguments: object) -> Answer:
-        """The answer to a request that is not a call of an adapter, by a worker that knows what that is."""
-        seal, tensors = _seal(), list[Tensor]()
+        """Send a request that is not a call of an adapter to a worker that understands it."""
+        token, tensors = _make_token(), list[Tensor]()
         encoded = [encode(each, tensors) for each in arguments]
-        return self._answer(what, pack({"call": what, "arguments": encoded} | seal, tensors), seal, [])
+        frame = pack({"call": what, "arguments": encoded, "token": token}, tensors)
+        return self._answer(what, frame, token, [])
 
     def end_worker(self) -> None:
-        """Kill what runs; the next question goes to a worker that has seen nothing. Nothing of it is left."""
+        """Kill the worker, and wait until nothing of it is left; the next question goes to a fresh one."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.process.kill()
@@ -164,8 +165,8 @@ class Interview:
     def __exit__(self, *_: object) -> None:
         self.end_worker()
 
-    def _say_why_not(self, call: str) -> WorkerStopped | None:
-        """Say why an adapter is not called; nothing if it is."""
+    def _find_obstacle(self, call: str) -> WorkerStopped | None:
+        """Say why an adapter must not be called; None if it may."""
         if self._timed_out[call] and self._timed_out.total() >= TIMEOUTS:
             return TimedOut(f"{call} is not called again, since it gave no answer in its time")
         if self.spent.seconds[call] > self.limits.seconds:
@@ -176,36 +177,36 @@ class Interview:
             )
         return None
 
-    def _answer(self, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor], memory: int = 0) -> Answer:
-        """The answer of the worker that is there, or of a fresh one, which imports the submission first."""
+    def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Answer:
+        """Ask the current worker, or a fresh one, which imports the submission first."""
         self._for = what
         failed = self._failed_import
         connection = self._connection
         if connection is None and not failed:
             connection, imported = self._start(memory or self.limits.memory_bytes)
             failed = imported if imported.is_failed else None
-            if not memory:  # else more of it may be enough
-                # What a later one prints or raises may tell what a hidden question held: it is not shown.
+            if not memory:  # an import that fails for lack of memory may succeed with more
+                # Only the first import is shown: what a later one prints or raises may reveal a hidden input.
                 self.imported, self._failed_import = self.imported or imported, failed
         if failed or connection is None:
             self.end_worker()
             return replace(failed or Answer(), printed=("", ""))
-        return self._send(connection, what, frame, seal, tensors)
+        return self._send(connection, what, frame, token, tensors)
 
     def _start(self, data_bytes: int) -> tuple[Connection, Answer]:
-        """A worker, and what became of the import of the submission there."""
+        """Start a worker and import the submission there."""
         cpu_seconds, modules = math.ceil(MOST_FUNCTIONS * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
         self.spent.workers += 1
-        self._connection = connection = Connection(process, self.limits.reply_bytes, self._room)
+        self._connection = connection = Connection(process, self.limits.reply_bytes, self._bytes_left)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
-        seal = _seal()
-        header = {"files": sizes, "adapters": self.submission.adapters} | seal
+        token = _make_token()
+        header = {"files": sizes, "adapters": self.submission.adapters, "token": token}
         frame = pack(header, tail=b"".join(self.submission.files.values()))
-        imported = self._send(connection, "the import", frame, seal, [])
+        imported = self._send(connection, "the import", frame, token, [])
         for lesson in self._lender.lessons if self._lender and not imported.is_failed else ():
             taught = self._teach(connection, *lesson)
-            if taught.stopped and data_bytes < self.limits.memory_bytes:  # with more it may be learned
+            if taught.stopped and data_bytes < self.limits.memory_bytes:  # the lesson may succeed with more
                 return connection, taught
             if taught.stopped and self._lender:
                 self._lender.drop(lesson)
@@ -213,31 +214,29 @@ class Interview:
         return connection, imported
 
     def _teach(self, connection: Connection, lesson: Question, names: Sequence[str]) -> Answer:
-        """Show a worker which function somebody else answers for."""
-        seal = _seal()
-        frame, _ = lesson.frame(lesson.arguments, lesson=names, **seal)
-        answer = self._send(connection, lesson.call, frame, seal, [])
-        self._timed_out[lesson.call] -= isinstance(answer.stopped, TimedOut)  # no call is refused for it
+        """Show a worker a function whose calls the lender answers."""
+        token = _make_token()
+        frame, _ = lesson.frame(lesson.arguments, lesson=names, token=token)
+        answer = self._send(connection, lesson.call, frame, token, [])
+        self._timed_out[lesson.call] -= isinstance(answer.stopped, TimedOut)  # a slow lesson forbids no call
         return answer
 
-    def _send(
-        self, connection: Connection, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor]
-    ) -> Answer:
-        """Send a request and wait for its answer; a worker that gives none is killed."""
+    def _send(self, connection: Connection, what: str, frame: bytes, token: str, tensors: list[Tensor]) -> Answer:
+        """Send a request and wait for its answer; kill a worker that gives none."""
         self._what = what
         connection.send(frame)
         try:
             self._wait(connection, self._call_seconds)
-            while self._lender and (reply := self._lender.reply(connection.reply or (b"", b""), seal["token"])):
-                self._count(connection)
+            while self._lender and (reply := self._lender.reply(connection.reply or (b"", b""), token)):
+                self._count_bytes(connection)
                 if self._bytes > ANSWERS_BYTES:
-                    raise LimitExceeded(f"{what}: all that it asks is larger than it can need to be")
+                    raise LimitExceeded(f"{what}: all its requests together are larger than they can need to be")
                 connection.send(reply)
                 self._wait(connection, self._call_seconds)
-            answer = check(connection.reply or (b"", b""), seal["token"], tensors)
-            self._count(connection)
+            answer = check(connection.reply or (b"", b""), token, tensors)
+            self._count_bytes(connection)
         except FrameError as error:
-            answer = Answer(stopped=ProtocolViolation(f"{what}: {printable(str(error))}"))  # it quotes what came
+            answer = Answer(stopped=ProtocolViolation(f"{what}: {printable(str(error))}"))  # it quotes the reply
         except WorkerStopped as stopped:
             answer = Answer(stopped=stopped)
             self._timed_out[what] += isinstance(stopped, TimedOut)
@@ -248,11 +247,11 @@ class Interview:
         if answer.stopped:
             self.end_worker()
         if isinstance(answer.stopped, WorkerDied):
-            self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing
+            self._sandbox.check()  # the submission is not to blame if the whole sandbox has ended
         return answer
 
-    def _count(self, connection: Connection) -> None:
-        """Count what came, of which there may be so much in all, and nothing more behind it."""
+    def _count_bytes(self, connection: Connection) -> None:
+        """Add the reply to the total; refuse bytes after it."""
         header, body = connection.reply or (b"", b"")
         self._bytes += HEADER_TIMES * len(header) + len(body)
         if connection.surplus:
@@ -260,24 +259,24 @@ class Interview:
 
     @property
     def _call_seconds(self) -> float:
-        """The time that the next call may take: a fifth once the submission has stalled, lest it do so for minutes."""
+        """The time for the next call: a fifth once the submission has stalled, or it could stall for minutes."""
         return self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
 
     def _wait(self, connection: Connection, seconds: float) -> None:
-        """Wait for the reply, while the worker is held to its limits."""
+        """Wait for the reply and enforce the limits."""
         try:
             connection.exchange(0)
-            connection.exchange(SAMPLE_SECONDS)  # most calls need no more
+            connection.exchange(SAMPLE_SECONDS)  # long enough for most calls
             if not connection.reply:
                 self._watch(connection, seconds)
-            self._check_size(connection)  # threads stay when a call has ended
+            self._check_size(connection)  # threads outlive a call
         except EOFError:
-            raise WorkerDied(f"{self._what}: {_say_how_it_ended(connection)}") from None
+            raise WorkerDied(f"{self._what}: {_describe_end(connection)}") from None
         except TooLongError as error:
             raise LimitExceeded(f"{self._what}: {error}") from None
 
     def _watch(self, connection: Connection, seconds: float) -> None:
-        """Wait for a reply of a process that takes its time, and look at it from outside."""
+        """Wait for a slow reply, and sample the worker's time and size meanwhile."""
         self._check_size(connection)
         own = OwnTime(connection.process.pid)
         before = self.spent.seconds[self._for]
@@ -306,13 +305,13 @@ class Interview:
                 )
 
     def _check_size(self, connection: Connection) -> None:
-        """Look at the threads and the memory of the worker, and end it if it cannot answer any more."""
+        """Check the worker's threads and memory; end it if its main thread has ended."""
         try:
             fields = connection.process.read_stat()
         except ProcessLookupError:
-            return  # it has just ended
+            return  # the worker has just ended
         threads, memory = int(fields[17]), int(fields[21]) * PAGE
-        if memory == 0:  # its main thread has ended; the others would hold memory that is not seen any more
+        if memory == 0:  # the main thread has ended; the memory of the others is invisible
             connection.process.end()
         if threads > self.limits.threads:
             raise LimitExceeded(f"{self._what}: more than {self.limits.threads} threads")
@@ -320,13 +319,13 @@ class Interview:
             raise LimitExceeded(f"{self._what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
 
 
-def _seal() -> dict[str, str]:
-    """The rest of a request: a token that closes its answer, and does not say how many were asked before."""
-    return {"token": secrets.token_hex(8)}
+def _make_token() -> str:
+    """A token for one request; it does not reveal how many came before."""
+    return secrets.token_hex(8)
 
 
 def _take_printed(connection: Connection) -> tuple[str, str]:
-    """Take the text that the worker has printed since the last time, on stdout and on stderr."""
+    """Take the text that the worker has printed on stdout and stderr since the last call."""
     connection.listen()
     out, err = (each.decode(errors="replace") for each in connection.printed.values())
     for each in connection.printed.values():
@@ -334,8 +333,8 @@ def _take_printed(connection: Connection) -> tuple[str, str]:
     return hide_places(printable(out)), hide_places(printable(err))
 
 
-def _say_how_it_ended(connection: Connection) -> str:
-    """Tell all that is known of it. Python's last words name files of this machine, and are not kept."""
+def _describe_end(connection: Connection) -> str:
+    """Describe how a worker ended. Python's last words are dropped, since they name files of this machine."""
     connection.listen()
     stderr = connection.printed["stderr"]
     if (place := stderr.find(LAST_WORDS)) < 0:

@@ -1,7 +1,7 @@
-"""The module that stands in for `adapters` when grading: its functions give what a submission has answered.
+"""The module that replaces `adapters` in grading: its functions return what the worker of a submission replied.
 
-What a test can see is the same as when it calls the student's own `adapters`: values, exceptions, gradients (of first
-order), and arguments that were modified in place.
+A test sees what it would see with the student's own `adapters`: values, exceptions, first derivatives, and arguments
+that were modified in place.
 """
 
 import ast
@@ -24,20 +24,20 @@ from whichline_grader.sandbox.question import Question
 
 
 class Respondent(Protocol):
-    """Whoever answers the calls of a test.
+    """Answers the calls of a test.
 
     Attributes:
-        values: what the calls of this test have returned, as it sees it.
+        values: what the calls of this test have returned so far.
     """
 
     values: list[Any]
 
     def answer(self, call: Question) -> Answer:
-        """The answer to the next call of the test; this raises what the call has raised, or what stopped it."""
+        """Return the answer to the next call of the test, or raise what the call raised or what stopped it."""
         ...
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The gradients of call number `number`, for each tensor among its arguments that requires one."""
+        """Return the gradients of a call, one for each tensor among its arguments that requires one."""
         ...
 
 
@@ -45,20 +45,20 @@ class Adapters(ModuleType):
     """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code.
 
     Attributes:
-        respondent: who is asked; set it before the first call.
+        respondent: answers the calls; set it before the first one.
     """
 
     respondent: Respondent | None = None
 
     def __init__(self, source: Path) -> None:
-        """Read the names and signatures in `source`, a file of the course's own, without running it."""
+        """Read names and signatures from `source`, the course's own file, without running it."""
         super().__init__("adapters", f"Calls a submission in a sandbox. Signatures from {source.name}.")
         for function in ast.parse(source.read_text()).body:
             if isinstance(function, ast.FunctionDef) and function.name.startswith("run_"):
-                setattr(self, function.name, _forwarding(function, self.call))
+                setattr(self, function.name, _make_forwarder(function, self.call))
 
     def call(self, name: str, arguments: tuple[object, ...], names: tuple[str, ...] = ()) -> Any:
-        """Call the submission's function `name`, with the last arguments by these names.
+        """Call the submission's function `name`; the last arguments are passed by these names.
 
         Raises:
             StudentRaised: the student's code raised an exception.
@@ -78,8 +78,8 @@ class Adapters(ModuleType):
         return value
 
 
-def _forwarding(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of this name and signature that passes its arguments on as they were given: by position or by name."""
+def _make_forwarder(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function with this signature that forwards its arguments as they come, by position or by name."""
     for node in ast.walk(function.args):
         if isinstance(node, ast.arg):
             node.annotation = None
@@ -89,7 +89,7 @@ def _forwarding(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable
 
     @wraps(scope[function.name])
     def forward(*arguments: object, **named: object) -> Any:
-        stated.bind(*arguments, **named)  # what the course's own function does not take is a mistake of the test
+        stated.bind(*arguments, **named)  # a call that does not fit the signature is a mistake in the test
         return call(function.name, (*arguments, *named.values()), tuple(named))
 
     return forward
@@ -120,7 +120,7 @@ class _Call(torch.autograd.Function):
 
 
 def _modify(tensors: list[Tensor], changed: list[Tensor | None], name: str) -> None:
-    """Do to the arguments what the call did to its copies of them."""
+    """Change the arguments as the call changed its copies."""
     for tensor, left in zip(tensors, changed, strict=True):
         if left is None:
             continue

@@ -1,9 +1,9 @@
-"""Take in each submission in a process of its own, within limits: a file of 2 KB can be made to take days to read.
+"""Read each submission in a process of its own, within limits: a file of 2 KB can be made to take days to read.
 
-`python -m whichline_grader.sandbox.reader DESCRIPTOR` is a small process without torch, started once, that forks for
-each submission; a fork of the command, which has torch, takes several times as long. The fork is confined before it
-reads: to the system calls of a worker and, where the kernel has Landlock, to what was handed in and the assignment. It
-answers in JSON, and whoever has taken it over can say no more than that something else was handed in.
+`python -m whichline_grader.sandbox.reader DESCRIPTOR` is a small process without torch. It is started once and forks
+for each submission; a fork of the command, which holds torch, takes several times as long. The fork confines itself
+before it reads: to a worker's system calls and, with Landlock, to the submission and the assignment. It replies in
+JSON, so an attacker who takes it over can only claim that something else was handed in.
 """
 
 import gc
@@ -29,15 +29,15 @@ from whichline.engine.assignment import this_assignment, this_root
 from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, describe_instead
 from whichline_grader.sandbox.inside.lock_in import Filter, confine
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.submission import SLOW_IMPORTS, Submission, content_of_refused, take_in
+from whichline_grader.sandbox.submission import SLOW_IMPORTS, Submission, hash_refused, take_in
 
 SECONDS, MEMORY_BYTES = 2, 1024 * MIB  # of the processor, and of private memory, for one submission
-CLOCK_SECONDS = 60.0  # on the clock, on a busy machine and a slow disk; what takes longer is not the submission's fault
-MOST_BYTES = 2 * MAX_SOURCE_BYTES  # of an answer, in which sources take four thirds of their bytes
+CLOCK_SECONDS = 60.0  # on the clock; beyond that the machine or the disk is to blame, not the submission
+MOST_BYTES = 2 * MAX_SOURCE_BYTES  # of an answer; in JSON, sources grow by a third
 
 
 class Taken(msgspec.Struct):
-    """A submission, as `Submission` has it, with what is computed from the whole of it."""
+    """The fields of a `Submission`, and its slow imports, which take all sources to find."""
 
     files: dict[str, bytes]
     adapters: str
@@ -46,7 +46,7 @@ class Taken(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """The answer to one request: what was taken in, or why it is `refused`, or why it cannot be read."""
+    """The answer to one request: the submission, why it is `refused`, or the `error` that occurred."""
 
     taken: Taken | None = None
     refused: str = ""
@@ -55,7 +55,7 @@ class Answer(msgspec.Struct):
 
 
 class Reader:
-    """Takes in submissions, one at a time."""
+    """Reads submissions, one at a time."""
 
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
@@ -66,11 +66,11 @@ class Reader:
             )
 
     def take_in(self, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
-        """Take in what lies at an absolute `path`, as `take_in` does.
+        """Read the submission at an absolute `path`, as `take_in` does.
 
         Raises:
-            Refused: also if it takes too much time or memory to read; it has the `content`.
-            OSError: it could not be read, and not by its own doing.
+            Refused: also if reading takes too much time or memory; it has the `content`.
+            OSError: the submission could not be read, through no fault of its own.
         """
         return ask(self._pipe, path, files)
 
@@ -83,7 +83,7 @@ class Reader:
 
 
 def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
-    """Ask whoever answers at the other end, as `Reader.take_in` says."""
+    """Have the process at the other end read a submission; see `Reader.take_in`."""
     pipe.send((path, files))
     try:
         answer = msgspec.json.decode(pipe.recv_bytes(), type=Answer)
@@ -103,13 +103,13 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
 
 
 def main(requests: Connection) -> None:
-    """Answer what is asked, until the other end is closed."""
+    """Answer requests until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which closes its end
-    this_assignment()  # is read here, and so in no fork
+    this_assignment()  # cached before the forks
     seccomp = None
-    with suppress(OSError):  # without libseccomp there is no sandbox either, but `none`
+    with suppress(OSError):  # without libseccomp the only sandbox is `none`
         seccomp = Filter()
-    gc.freeze()  # a fork that collects garbage copies every page that it looks at
+    gc.freeze()  # a collection in a fork would copy every page that it visits
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             path, files = requests.recv()
@@ -117,34 +117,34 @@ def main(requests: Connection) -> None:
             if (pid := os.fork()) == 0:
                 _answer_and_exit(theirs, path, files, seccomp)
             os.close(theirs)
-            said = _hear(pipe)
+            answer = _receive(pipe)
             os.close(pipe)
-            os.kill(pid, signal.SIGKILL)  # if it has not ended
+            os.kill(pid, signal.SIGKILL)  # unless it has ended
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            requests.send_bytes(said if status == 0 else msgspec.json.encode(_explain(status)))
+            requests.send_bytes(answer if status == 0 else msgspec.json.encode(_explain(status)))
 
 
-def _hear(pipe: int) -> bytes:
-    """Take what a fork says until it ends, for so long and no more than an answer may have."""
-    said, end = bytearray(), time.monotonic() + CLOCK_SECONDS
-    while len(said) <= MOST_BYTES and select.select([pipe], [], [], max(0, end - time.monotonic()))[0]:
+def _receive(pipe: int) -> bytes:
+    """Receive the answer of a fork, within the limits on time and size."""
+    answer, end = bytearray(), time.monotonic() + CLOCK_SECONDS
+    while len(answer) <= MOST_BYTES and select.select([pipe], [], [], max(0, end - time.monotonic()))[0]:
         if not (piece := os.read(pipe, MIB)):
             break
-        said += piece
-    return bytes(said)
+        answer += piece
+    return bytes(answer)
 
 
 def _explain(status: int) -> Answer:
-    """Say why a fork has said nothing, or not all."""
+    """Say why a fork gave no complete answer."""
     if status == -signal.SIGXCPU:
-        return _too_much(f"{SECONDS} s of processor time")
+        return _refuse_cost(f"{SECONDS} s of processor time")
     if status == -signal.SIGKILL:
         return Answer(error=f"it was not read within {CLOCK_SECONDS:g} s on the clock")
     return Answer(error=f"the process that read it ended with exit status {status}")
 
 
 def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, seccomp: Filter | None) -> NoReturn:
-    """In the fork."""
+    """Confine this fork, read the submission, send the answer and exit."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -152,22 +152,22 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
         if seccomp:
             readable = [path, *(files or {}).values(), this_root(), Path(sysconfig.get_path("stdlib"))]
             confine([str(each) for each in readable if each.exists()], seccomp)
-        said = _read(path, files)
+        answer = _read(path, files)
         with open(pipe, "wb", closefd=False) as file:
-            file.write(said)
+            file.write(answer)
     finally:
         os._exit(0)
 
 
 def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
-    """The answer, in JSON."""
+    """Read a submission; return the answer as JSON."""
     try:
         taken = take_in(path, files)
         answer = Answer(Taken(taken.files, taken.adapters, taken.remarks, taken.slow_imports))
     except Refused as refused:
-        answer = Answer(refused=str(refused), content=content_of_refused(files.values() if files else [path]))
+        answer = Answer(refused=str(refused), content=hash_refused(files.values() if files else [path]))
     except MemoryError:
-        answer = _too_much(f"{MEMORY_BYTES // MIB} MiB of memory")
+        answer = _refuse_cost(f"{MEMORY_BYTES // MIB} MiB of memory")
     except OSError as error:
         answer = Answer(error=str(error))
     except Exception as error:
@@ -175,8 +175,8 @@ def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
     return msgspec.json.encode(answer)
 
 
-def _too_much(what: str) -> Answer:
-    content = hashlib.sha256(what.encode()).hexdigest()  # to read it again for that would take as much
+def _refuse_cost(what: str) -> Answer:
+    content = hashlib.sha256(what.encode()).hexdigest()  # hashing the files would cost as much again
     return Answer(refused=f"it took more than {what} to read; {describe_instead()}", content=content)
 
 

@@ -1,4 +1,4 @@
-"""Take in what a student handed in: a file, a folder, a git checkout or an archive. Only Python source is kept."""
+"""Read what a student handed in: a file, a folder, a git checkout or an archive. Only Python source is kept."""
 
 import ast
 import hashlib
@@ -18,20 +18,20 @@ from whichline_grader.sandbox.files import (
     NO_CODE,
     Collected,
     Refused,
-    in_archive,
-    in_folder,
+    list_folder,
+    read_archive,
     read_file,
     show_name,
     show_names,
 )
 
-MAX_ADAPTERS_BYTES = MIB // 16  # of adapters that are read where there are several
-MAX_PARSED_BYTES = MIB // 4  # of all own files: a tree takes hundreds of times the memory
-MAX_FUNCTIONS = 60  # that may be named: a hidden input may choose which one is, and 60 spell six bits of it
+MAX_ADAPTERS_BYTES = MIB // 16  # of an adapters.py that is parsed, if there are several
+MAX_PARSED_BYTES = MIB // 4  # of all own files together: a syntax tree takes hundreds of times the memory
+MAX_FUNCTIONS = 60  # that feedback may name: a hidden input can choose the name, and one of 60 spells six bits
 MAX_LINE = 200  # characters of a line in a report
-GIVEN = "given"  # in the student's package: what every student has, as it is
-# What takes long to import, and the words without which no submission needs it. torch imports its compiler for
-# checkpoints, optimizers and most of torch.func too.
+GIVEN = "given"  # the folder of complete starter code in the student's package
+# Modules that take long to import, and the words that a submission that needs them contains. torch imports its compiler
+# for checkpoints, optimizers and most of torch.func, too.
 SLOW_IMPORTS = {
     **{name: re.compile(rb"\b%b\b" % name.encode()) for name in ("beartype", "einx", "triton")},
     "torch._dynamo": re.compile(
@@ -49,8 +49,8 @@ class Submission:
     Attributes:
         name: of the file or folder that was handed in.
         files: path below the submission's root, with slashes -> source.
-        adapters: the module that connects the tests to the student's code, `adapters` or `tests.adapters`.
-        remarks: what was left out or chosen, for the student and for staff.
+        adapters: the module with the adapters, `adapters` or `tests.adapters`.
+        remarks: on files that were left out or chosen, for the student and for staff.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Submission:
 
     @cached_property
     def sha256(self) -> str:
-        """The same for the same files, wherever they came from."""
+        """A digest of the files, independent of where they came from."""
         digest = hashlib.sha256()
         for path, source in sorted(self.files.items()):
             digest.update(f"{len(path)} {path} {len(source)} ".encode() + source)
@@ -68,7 +68,7 @@ class Submission:
 
     @cached_property
     def slow_imports(self) -> list[str]:
-        """List what the process that it is forked from should have imported, or its own calls would pay for that."""
+        """List the slow modules that the zygote should import before the fork, or the first call would pay for them."""
         own = {
             line
             for path, source in self.files.items()
@@ -79,56 +79,56 @@ class Submission:
         return [module for module, words in SLOW_IMPORTS.items() if any(map(words.search, own))]
 
     def line(self, file: str, number: int) -> str:
-        """One line of the source, without its indentation, cut off if it is long; empty if there is no such line."""
+        """One line of the source without its indentation, cut if it is long; empty if there is no such line."""
         lines = self._lines.get(file, [])
         return lines[number - 1].strip()[:MAX_LINE] if 0 < number <= len(lines) else ""
 
     @cached_property
     def functions(self) -> Collection[tuple[str, str]]:
-        """File and name of the student's own functions, the first ones in the order of the files."""
+        """File and name of the student's own functions, at most `MAX_FUNCTIONS`, in the order of the files."""
         found: dict[tuple[str, str], None] = {}
-        room = MAX_PARSED_BYTES
+        bytes_left = MAX_PARSED_BYTES
         for path, source in sorted(self.files.items()):
-            if not is_the_courses(path, source) and (room := room - len(source)) >= 0:
+            if not is_the_courses(path, source) and (bytes_left := bytes_left - len(source)) >= 0:
                 nodes = (node for node in ast.walk(_parse(source)) if isinstance(node, ast.FunctionDef))
                 found |= dict.fromkeys((path, node.name) for node in nodes)
         return [*found][:MAX_FUNCTIONS]
 
     @cached_property
     def _lines(self) -> dict[str, list[str]]:
-        """As Python counts lines: str.splitlines also ends them at form feeds and other characters."""
+        """Lines as Python counts them: str.splitlines also splits at form feeds and other characters."""
         ends = re.compile(r"\r\n|\r|\n")
         return {path: ends.split(source.decode(errors="replace")) for path, source in self.files.items()}
 
 
 def is_the_courses(path: str, source: bytes) -> bool:
-    """Tell whether every student has this file, as it is."""
+    """Tell whether this file is the course's own, unchanged."""
     with suppress(OSError, ValueError):  # a student's path may be anything
         return (this_root() / path).read_bytes().split() == source.split()
     return False
 
 
 def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
-    """The submission in `path`: a Python file (its own adapters), a folder, or a zip or tar archive.
+    """Read the submission in `path`: a Python file (the adapters), a folder, or a zip or tar archive.
 
-    Or it is several Python `files`, by their own names, for which `path` stands.
+    If there are several Python `files`, by their own names, the submission is these, and `path` gives its name.
 
-    `adapters.py` is looked for at the root, in `tests/` and in `src/`, and in the same places one folder down; one
-    folder around everything is ignored. Of several adapters those are taken in which most is written. Adapters.py is
-    adapters.py where there is no such file. A folder with an archive and no Python file is that archive, and so is a
-    zip with one zip.
+    `adapters.py` may lie at the root, in `tests/` or in `src/`, or in the same places one folder down; one folder
+    around everything is ignored. If there are several, the one with the most functions written counts. Adapters.py
+    counts as adapters.py if there is no other. A folder with one archive and no Python file is that archive, and so is
+    a zip with one zip.
 
     Raises:
-        Refused: it is hostile, broken or too large, or has no adapters.
+        Refused: the submission is hostile, broken or too large, or has no adapters.
     """
     if files and ADAPTERS not in map(str.lower, files):
         raise Refused(f"expected one archive, or adapters.py and other Python files, got {show_names(files)}")
     if files:
         taken = Collected((PurePosixPath(name), partial(read_file, files[name])) for name in sorted(files))
     elif path.is_dir():
-        taken = Collected(in_folder(path))
+        taken = Collected(list_folder(path))
         if not taken.files and len(taken.archives) == 1:
-            taken = in_archive(path / taken.archives[0])
+            taken = read_archive(path / taken.archives[0])
     elif not path.is_file():
         got = "a device, pipe or socket" if path.exists() else "a path where nothing is"
         raise Refused(f"expected a Python file, a folder or a zip archive, got {got}")
@@ -137,26 +137,26 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     elif kind := NO_CODE.get(path.suffix.lower()):
         raise Refused(f"expected Python code, got {kind}")
     else:
-        taken = in_archive(path)
+        taken = read_archive(path)
     root, file, remarks = _find_adapters(taken)
     below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
     if file == "src/adapters.py":
-        below.pop("adapters.py", None)  # it would be imported in its place
+        below.pop("adapters.py", None)  # Python would import it instead
     package = this_assignment().package
-    if root.endswith(f"{package}/"):  # its files are imported by names with the folder, or without it
+    if root.endswith(f"{package}/"):  # import statements name its files with the folder or without it
         below |= {f"{package}/{path}": source for path, source in below.items()}
-    return Submission(path.resolve().name, _in_place(below), LAYOUTS[file], (*remarks, *taken.remarks))
+    return Submission(path.resolve().name, _place_files(below), LAYOUTS[file], (*remarks, *taken.remarks))
 
 
-def _in_place(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The same; files handed in without their folder also lie where import statements look for them.
+def _place_files(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Put files that were handed in without their folder also where import statements look for them.
 
-    What every student is given lies beside them.
+    The starter code that every student has is added beside them.
     """
     package = this_assignment().package
     if any(path.startswith(f"{package}/") for path in files):
         return files
-    # Not \s, which would be looked for from each of many empty lines to the last. What is found fits in `MAX_PATH`.
+    # Not \s, which would take quadratic time on many empty lines. Every match fits in `MAX_PATH`.
     pattern = rb"^[ \t]*(?:from|import)[ \t]+(%b(?:\.\w{1,50}){0,3})\.(\w{1,50})\b" % package.encode()
     imported = re.compile(pattern, re.MULTILINE)
     wanted = sorted({match for source in files.values() for match in imported.findall(source)})
@@ -168,8 +168,8 @@ def _in_place(files: dict[str, bytes]) -> dict[str, bytes]:
     return {**given, **files, **placed}
 
 
-def content_of_refused(paths: Iterable[Path]) -> str:
-    """sha256 of files, or of the names in a folder: what was refused must be looked at again once it has changed."""
+def hash_refused(paths: Iterable[Path]) -> str:
+    """Hash files, or the names in a folder, so that a refused submission is read again once it changes."""
     digest = hashlib.sha256()
     for path in paths:
         if path.is_file():
@@ -177,14 +177,14 @@ def content_of_refused(paths: Iterable[Path]) -> str:
                 digest.update(b"%d\n" % path.stat().st_size + file.read(MAX_UNPACKED_BYTES))
         elif path.is_dir():
             with suppress(Refused):
-                for inside, _ in in_folder(path):
+                for inside, _ in list_folder(path):
                     size = (path / inside).lstat().st_size
                     digest.update(f"{inside} {size}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _find_adapters(taken: Collected) -> tuple[str, str, tuple[str, ...]]:
-    """Find the submission's root, as a prefix of its paths; which of `LAYOUTS` it has; remarks on the choice."""
+    """Find the submission's root, as a prefix of its paths; its file in `LAYOUTS`; remarks on the choice."""
     folders = [PurePosixPath(file).parts[:-1] for file in taken.files]
     for depth in (0, 1, 2):
         roots = {"".join(f"{name}/" for name in parts[:depth]) for parts in folders if len(parts) >= depth}
@@ -192,8 +192,8 @@ def _find_adapters(taken: Collected) -> tuple[str, str, tuple[str, ...]]:
         if len(places) == 1:
             return *places[0], ()
         if places:
-            return _most_written(taken.files, places)
-        if depth == 1 and len(roots) > 1:  # two folders down only where the first of them is around everything
+            return _choose_adapters(taken.files, places)
+        if depth == 1 and len(roots) > 1:  # look two folders down only if the first folder is around everything
             break
     links = [link for link in taken.links if link.endswith("adapters.py")]
     found = [file for file in taken.files if file.endswith("adapters.py")] or [*taken.files]
@@ -206,9 +206,9 @@ def _find_adapters(taken: Collected) -> tuple[str, str, tuple[str, ...]]:
     )
 
 
-def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tuple[str, str, tuple[str, ...]]:
-    written = {place: _written(files["".join(place)]) for place in places}
-    root, file = best = max(places, key=written.__getitem__)  # the first of those that are equal
+def _choose_adapters(files: dict[str, bytes], places: list[tuple[str, str]]) -> tuple[str, str, tuple[str, ...]]:
+    written = {place: _count_written(files["".join(place)]) for place in places}
+    root, file = best = max(places, key=written.__getitem__)  # the first one if several are equal
     rivals = sorted({other for other, name in places if other != root and (written[other, name] or not written[best])})
     if rivals:
         several = ", ".join(map(show_name, sorted({root, *rivals})))
@@ -219,8 +219,8 @@ def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tup
     return root, file, (f"graded with {show_name(root + file)} ({written[best]} functions written), not with {others}",)
 
 
-def _written(source: bytes) -> int:
-    """Count the functions `run_...` in a file that do more than raise NotImplementedError."""
+def _count_written(source: bytes) -> int:
+    """Count the `run_...` functions in a file that do more than raise NotImplementedError."""
     names: list[str | None] = []
     for node in _parse(source if len(source) <= MAX_ADAPTERS_BYTES else b"").body:
         match node:
@@ -234,7 +234,7 @@ def _written(source: bytes) -> int:
 
 
 def _parse(source: bytes) -> ast.Module:
-    """The tree of a file; nothing is in it if no parser likes that."""
+    """Parse a file; an empty tree if it cannot be parsed."""
     try:
         with warnings.catch_warnings(action="ignore"):  # about the student's code
             return ast.parse(source)

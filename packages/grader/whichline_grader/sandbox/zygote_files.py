@@ -1,4 +1,4 @@
-"""What the process that submissions are forked from is started with: its code, its environment, what it may see."""
+"""The code, the environment and the visible files of the zygote, from which workers are forked."""
 
 import os
 import shutil
@@ -7,27 +7,27 @@ from pathlib import Path
 from whichline.engine.assignment import FILE_NAME, PROBLEMS, this_root
 from whichline_grader.paths import ENGINE, GRADER, STAFF
 
-# Of /usr nothing else, unless the interpreter lies there.
+# Nothing else of /usr is visible, unless the interpreter lies there.
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "HOME": "/nonexistent",
-    "USER": "student",  # else torch looks for one in /etc/passwd
+    "USER": "student",  # otherwise torch looks for a name in /etc/passwd
     "CUDA_VISIBLE_DEVICES": "",
-    "PYTHONHASHSEED": "0",  # the order of sets, and so the words of some feedback
+    "PYTHONHASHSEED": "0",  # fixes the order of sets, which some feedback depends on
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "TORCH_COMPILE_DISABLE": "1",  # it runs compilers; without it the decorated function is called as it is
-    "PYTORCH_JIT": "0",  # the same for TorchScript, which does not know the functions that watch
-    "TORCHINDUCTOR_CACHE_DIR": "/",  # torch insists on a folder, and writes nothing into it
-    # Large tensors get pages of their own, given back at once. Else small ones that are kept lie between them, and a
-    # program that needs 24 MiB at a time maps 150.
+    "TORCH_COMPILE_DISABLE": "1",  # no compilers: a decorated function runs as it is
+    "PYTORCH_JIT": "0",  # the same for TorchScript, which the watch cannot see into
+    "TORCHINDUCTOR_CACHE_DIR": "/",  # torch requires a folder but writes nothing into it
+    # Large tensors get pages of their own and return them at once. Otherwise small ones lie between them, and a program
+    # that needs 24 MiB at a time maps 150.
     "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
     "JAXTYPING_DISABLE": "1",  # a student's own wrong annotation costs no points
 }
-# Before it imports torch, since a process with threads gets no namespace.
+# `lock_in_zygote` comes before torch is imported: a process with threads gets no namespace.
 MAIN = """
 import _sitebuiltins, builtins, gc, json, sys
 gc.disable()
@@ -46,7 +46,7 @@ main(controls, settings)
 
 
 def copy_worker(folder: Path, advised: bool) -> None:
-    """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
+    """Copy the only files of ours that the sandbox sees; they are deleted once the zygote has read them."""
     root = this_root()
     copied = [(GRADER.parent, GRADER / "sandbox" / "inside"), (ENGINE.parent, ENGINE / "rules")]
     if advised:
@@ -58,8 +58,8 @@ def copy_worker(folder: Path, advised: bool) -> None:
                 (folder / below).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder / below)
     for package in (ENGINE.name, GRADER.name, f"{GRADER.name}/sandbox"):
-        (folder / package / "__init__.py").touch()  # or those that are installed would be found
-    shutil.copyfile(root / FILE_NAME, folder / FILE_NAME)  # says what the rules forbid
+        (folder / package / "__init__.py").touch()  # otherwise Python would find the installed packages
+    shutil.copyfile(root / FILE_NAME, folder / FILE_NAME)  # the rules are read from it
     for path in (folder.parent, folder, *folder.rglob("*")):
         path.chmod(0o755)
 
@@ -71,10 +71,10 @@ def find_libraries() -> list[str]:
 def command_bubblewrap(visible: list[str], hidden: list[str]) -> list[str]:
     command = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     command += ["--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
-    # In a user namespace root would stay what it is outside, and there is no other user.
+    # In a user namespace root would remain root outside, and no other user exists there.
     command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
     for path in [*visible, *find_libraries()]:
-        for folder in reversed(Path(path).parents[:-1]):  # else it makes those that others cannot pass
+        for folder in reversed(Path(path).parents[:-1]):  # otherwise bwrap makes folders that others cannot enter
             command += ["--dir", str(folder)]
         if os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]
@@ -82,6 +82,6 @@ def command_bubblewrap(visible: list[str], hidden: list[str]) -> list[str]:
             command += ["--ro-bind", path, path]
     for path in hidden:
         command += ["--tmpfs", path, "--remount-ro", path]
-    # /dev and /dev/shm are file systems of their own, and would be a channel between submissions.
+    # /dev and /dev/shm are separate file systems; writable, they would be a channel between submissions.
     command += ["--proc", "/proc", "--dev", "/dev"]
     return [*command, "--remount-ro", "/dev/pts", "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]

@@ -1,1 +1,1 @@
-"""Say what students must write themselves. Imports nothing else of ours: the grader runs it beside submissions, too."""
+"""The rules on what students must write themselves. Workers have a copy, so nothing else of ours is imported here."""

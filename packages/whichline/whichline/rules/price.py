@@ -1,18 +1,19 @@
-"""Decide what each problem pays for works that are not the student's own."""
+"""Deduct points for forbidden functions."""
 
 from collections.abc import Iterable, Mapping
 
 
 def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The points that each problem pays, for each work.
+    """Compute the points that each problem loses, for each work.
 
-    The work of a problem costs the points of that problem, once: they are taken from the problems that run it, the
-    first one first, from each as many as are left. What does no problem's work costs the first that runs it all points.
+    The work of a problem costs that problem's points, once. They are deducted from the problems that ran it, in the
+    order of the assignment, from each at most what it has left. Any other forbidden function costs the first problem
+    that ran it all its points.
 
     Args:
-        ran: the works of other hands that the tests of each problem have run, in the order of the assignment
-            (`work_of` in `forbidden.py` names them).
-        points: that each problem is worth.
+        ran: for each problem, in the order of the assignment, what forbidden functions did in its tests (`work_of` in
+            `forbidden.py` names it).
+        points: what each problem is worth.
     """
     left = dict(points)
     owed: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""What a student's file cannot change for everybody else: at home it is the same as in grading.
+"""Undo what a student's file does to the whole process, on the student's machine as in grading.
 
-Settings of torch hold for the whole process, the tests included: what an import makes of them is undone. Compilers take
-longer than any test, and nobody sees into what they make: what they are asked to compile stays as it is.
+Settings of torch also apply to the tests, so changes at import are undone. Compilers take longer than any test and
+their code cannot be observed, so they return code as it is.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-# By the function of torch that changes it, how a setting is read and put back.
+# From the function of torch that changes a setting to the functions that read and restore it.
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "set_grad_enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
     "set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -23,7 +23,7 @@ SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 @contextmanager
 def keep_settings() -> Iterator[list[str]]:
-    """Put the settings back when the block ends; the list then names the functions that would change them."""
+    """Restore the settings after the block; the list then names the functions that changed them."""
     before = {name: read() for name, (read, _) in SETTINGS.items()}
     changed: list[str] = []
     try:
@@ -37,10 +37,10 @@ def keep_settings() -> Iterator[list[str]]:
 
 def take_compilers_away() -> None:
     """Have torch.compile and torch.jit.script return what they are given."""
-    torch.compile = torch.jit.script = _not_compiled  # type: ignore[assignment]
+    torch.compile = torch.jit.script = _skip_compiling  # type: ignore[assignment]
 
 
-def _not_compiled(code: Any = None, *_: Any, **more: Any) -> Any:
-    """The function or the module itself; to be called with it, where it stands above a `def` with options."""
+def _skip_compiling(code: Any = None, *_: Any, **more: Any) -> Any:
+    """Return the function or module itself; as a decorator with options, return a decorator that does."""
     code = more.get("model", more.get("obj", code))
-    return _not_compiled if code is None else code
+    return _skip_compiling if code is None else code

@@ -171,7 +171,7 @@ patch_worker: refused: the answer does not have the token of its question
     # Replace the code that serves calls in the worker with one that reports success.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
         serve._call = lambda *arguments: {"value": {"dict": {"passed": True}}, "token": -1, "outcome": "passed"}
-        serve._annotated = lambda reply, header, watch: {**header, **reply}
+        serve._annotate = lambda reply, header, watch: {**header, **reply}
     run_softmax = zeros
 
 profile_hook: forged: the answer is wrong

@@ -43,11 +43,11 @@ token_before: refused: the answer does not have the token of its question
     # Answer with the token of the question before.
     tokens = [""]
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotated
+        annotated = serve._annotate
         def annotate(reply, header, watch):
             tokens.append(header["token"])
             return annotated(reply, header | {"token": tokens[-2] or header["token"]}, watch)
-        serve._annotated = annotate
+        serve._annotate = annotate
     run_softmax = zeros
 
 half_header: refused: no answer within
@@ -105,27 +105,27 @@ fewer_than_no_outputs: refused: expected a value, got
 changes_what_is_compared: refused: the answer is wrong
     # Say that the call has changed its argument, to one for which the answer would be right.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._changed = lambda given, *arguments: [tensor.detach() * float("-inf") for tensor in given]
+        serve._list_changed = lambda given, *arguments: [tensor.detach() * float("-inf") for tensor in given]
     run_softmax = zeros
 
 changes_the_shape: refused: changed an argument of shape
     # Say that the call has changed its argument, to one of another shape.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._changed = lambda given, *arguments: [torch.zeros(()) for tensor in given]
+        serve._list_changed = lambda given, *arguments: [torch.zeros(()) for tensor in given]
     run_softmax = zeros
 
 answers_with_what_changed: refused: expected a value, got
     # Give the tensor for what an argument has become as the answer.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
         call = serve._call
-        serve._changed = lambda given, *arguments: [tensor.detach() for tensor in given]
+        serve._list_changed = lambda given, *arguments: [tensor.detach() for tensor in given]
         serve._call = lambda *arguments: call(*arguments) | {"value": {"tensor": 1}}
     run_softmax = zeros
 
 gradients_of_another_shape: refused: expected a gradient of shape
     # Send a gradient that broadcasts to every shape.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._gradients = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
+        serve._compute_gradients = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
     run_softmax = zeros
 
 gradients_and_an_error: refused: the answer is wrong
@@ -135,7 +135,7 @@ gradients_and_an_error: refused: the answer is wrong
         def gradients(outputs, cotangents, given):
             (x,) = given
             return list(torch.autograd.grad(x.softmax(0), given, cotangents))
-        serve._gradients = gradients
+        serve._compute_gradients = gradients
         skipped = {"type": "SkipTest", "message": "nothing to do", "lines": []}
         serve._call = lambda *arguments: call(*arguments) | {"gradient_error": skipped}
     run_softmax = zeros
@@ -143,8 +143,8 @@ gradients_and_an_error: refused: the answer is wrong
 integers_that_learn: refused: the answer has dtype int64
     # Say of whole numbers that they require gradients.
     if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-        described = frames._description
-        frames._description = lambda tensor: described(tensor) | {"requires_grad": True}
+        described = frames._describe_tensor
+        frames._describe_tensor = lambda tensor: described(tensor) | {"requires_grad": True}
     return in_features.detach().long() * 0
 
 nan_payloads: refused: the answer is NaN or infinite
@@ -170,8 +170,8 @@ deep_values: refused: expected values nested at most
 long_numbers: refused: the answer is an int
     # Answer with a number of four thousand digits, and say that forbidden functions ran in lines that there are not.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotated
-        serve._annotated = lambda *arguments: annotated(*arguments) | {
+        annotated = serve._annotate
+        serve._annotate = lambda *arguments: annotated(*arguments) | {
             "forbidden": [["torch.nowhere", "/etc/passwd", 10**9], ["x" * 4000, "\ud800", -1]]
         }
     return 10**4000
@@ -180,7 +180,7 @@ line_of_another_file: refused: the answer is not as it should be: Expected
     # Say that an exception came from a file of the grader, in a line with a number of four thousand digits.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
         lines = [["/etc/passwd", 1, "\ud800"], ["adapters.py", 10**4000, "<module>"], ["../adapters.py", -1, "f"]]
-        serve._described = lambda error: {"type": "Passed", "message": "reached", "lines": lines}
+        serve._describe = lambda error: {"type": "Passed", "message": "reached", "lines": lines}
     raise ValueError("passed")
 
 no_generator: refused: SystemExit: no seed

@@ -138,8 +138,8 @@ flood_of_remarks: refused: Your code imports
     # Have the worker report other missing packages at each call, a hundred with names of 4,000 characters.
     numbers = itertools.count()
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotated
-        serve._annotated = lambda *arguments: {
+        annotated = serve._annotate
+        serve._annotate = lambda *arguments: {
             **annotated(*arguments), "missing": [f"{next(numbers)}".rjust(4_000, "x") for _ in range(100)]
         }
     run_softmax = zeros

@@ -1,4 +1,4 @@
-"""The untrusted side: what runs in the sandbox, in the same process as a submission.
+"""The untrusted side, which runs in the same process as a submission.
 
-Nothing here knows an expected value, and nothing here imports the trusted side.
+Nothing here knows an expected value or imports the trusted side.
 """

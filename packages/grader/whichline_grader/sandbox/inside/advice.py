@@ -1,7 +1,7 @@
-"""Advice: what a submission does wrong, found beside its code.
+"""Find the mistakes of a submission, in the process that runs its code.
 
-A process that advises has all that students have, right programs among it, so it earns no points: what it says is for
-the submission's own student.
+This process has all that students have, the references among it. So it earns no points, and only the submission's own
+student reads its findings.
 """
 
 import linecache
@@ -21,11 +21,11 @@ from whichline_grader.sandbox.inside.serve import Advise
 
 
 def prepare(folder: str) -> Advise:
-    """Read the public suite in this folder, which will be gone when it is asked for advice."""
+    """Read the public suite in this folder, which is deleted before the first submission comes."""
     serve(Path(folder))
-    _ = this_assignment()  # read while it is there
+    _ = this_assignment()  # cached while the file exists
     suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
-    suite = replace(suite, tests=[_with_its_case(test) for test in suite.tests])
+    suite = replace(suite, tests=[_load_case(test) for test in suite.tests])
     for problem in suite.problems:
         find_on_paper(problem)
         for reference in load_references(problem).values():
@@ -50,8 +50,8 @@ def prepare(folder: str) -> Advise:
     return advise
 
 
-def _with_its_case(test: Test) -> Test:
-    """The test, whose case is read now."""
+def _load_case(test: Test) -> Test:
+    """Read the case of a test now."""
     if not test.stored:
         return test
     case = test.stored()

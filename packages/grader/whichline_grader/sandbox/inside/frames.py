@@ -4,8 +4,8 @@ A frame is a prefix (bytes of header, bytes of body), a JSON header and a body. 
 tensor; the body is their elements, one tensor after the other, contiguous and without padding. Wherever a value
 stands in a header, `{"tensor": i}` stands for tensor i and `{"dict": {...}}` for a dictionary.
 
-Both sides use this module, and the trusted side reads with it what a submission may have written: `unpack` and
-`decode` believe nothing.
+Both sides use this module. The trusted side reads with it what a submission may have written, so `unpack` and `decode`
+trust nothing.
 """
 
 import json
@@ -30,17 +30,17 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (*_FLOATS, *_INT
 
 
 class FrameError(ValueError):
-    """A frame is not what this module's text says."""
+    """A frame does not have the format that this module describes."""
 
 
 def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b"") -> bytes:
-    """The frame of `header`, the elements of `tensors` and other bytes after them.
+    """Pack `header`, the elements of `tensors`, and `tail` into a frame.
 
     Raises:
-        TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or the header holds what JSON cannot.
+        TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or JSON cannot hold the header.
         FrameError: the header is too long.
     """
-    encoded = json.dumps(header | {"tensors": [_description(tensor) for tensor in tensors]}).encode()
+    encoded = json.dumps(header | {"tensors": [_describe_tensor(tensor) for tensor in tensors]}).encode()
     if len(encoded) > MAX_HEADER_BYTES:
         raise FrameError(f"expected a header of at most {MAX_HEADER_BYTES} bytes, got {len(encoded)}")
     body = b"".join((*map(elements, tensors), tail))
@@ -48,7 +48,7 @@ def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b
 
 
 def extend(frame: bytes, more: dict[str, Any]) -> bytes:
-    """The frame with something more, which is not nothing, in its header."""
+    """Add fields, at least one, to the header of a frame."""
     header_bytes, body_bytes = PREFIX.unpack_from(frame)
     end = PREFIX.size + header_bytes
     header = frame[PREFIX.size : end - 1] + b", " + json.dumps(more).encode()[1:]
@@ -56,7 +56,7 @@ def extend(frame: bytes, more: dict[str, Any]) -> bytes:
 
 
 def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:
-    """The JSON object in `encoded`; FrameError when it is not one."""
+    """Parse a JSON object; raises FrameError if it is not one."""
     try:
         header = json.loads(encoded)
     except (ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:
 
 
 def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
-    """The tensors of a frame, each a plain contiguous CPU tensor in memory of its own.
+    """Unpack the tensors of a frame, each a plain contiguous CPU tensor in memory of its own.
 
     Raises:
         FrameError: a description is malformed, or the tensors do not fill the body exactly.
@@ -84,7 +84,7 @@ def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
         end = start + math.prod(shape) * DTYPES[name].itemsize
         if end > len(body):
             raise FrameError(f"expected a body of at least {end} bytes, got {len(body)}")
-        tensors.append(_tensor(bytearray(memoryview(body)[start:end]), DTYPES[name], shape))
+        tensors.append(_make_tensor(bytearray(memoryview(body)[start:end]), DTYPES[name], shape))
         start = end
     if start != len(body):
         raise FrameError(f"expected a body of {start} bytes, got {len(body)}")
@@ -92,10 +92,10 @@ def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
 
 
 def encode(value: object, tensors: list[Tensor]) -> Any:
-    """`value` as JSON, with its tensors appended to `tensors`; one that is there already is not sent twice.
+    """Encode `value` for JSON, and append its tensors to `tensors`, each object once.
 
     Raises:
-        TypeError: something in it is neither a tensor nor a plain value.
+        TypeError: something in `value` is neither a tensor nor a plain value.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -112,10 +112,10 @@ def encode(value: object, tensors: list[Tensor]) -> Any:
 
 
 def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
-    """Decode what `encode` was given, with tuples turned into lists.
+    """Reverse `encode`; tuples become lists.
 
     Raises:
-        FrameError: `value` does not come from `encode`, or is nested too deeply.
+        FrameError: `encode` cannot have given `value`, or it is nested too deeply.
     """
     if depth > MAX_DEPTH:
         raise FrameError(f"expected values nested at most {MAX_DEPTH} deep")
@@ -132,7 +132,7 @@ def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
 
 
 def apply(function: Callable[..., T], arguments: Sequence[object], names: Sequence[str]) -> T:
-    """Call a function with some arguments, the last ones by these names."""
+    """Call a function; the last arguments are passed by these names."""
     positional = len(arguments) - len(names)
     return function(*arguments[:positional], **dict(zip(names, arguments[positional:], strict=True)))
 
@@ -140,7 +140,7 @@ def apply(function: Callable[..., T], arguments: Sequence[object], names: Sequen
 def elements(tensor: Tensor) -> bytes:
     """The elements of `tensor` in row-major order."""
     plain = tensor.detach().resolve_neg()
-    if plain.dtype == torch.bfloat16:  # numpy has none
+    if plain.dtype == torch.bfloat16:  # numpy has no bfloat16
         plain = plain.view(torch.int16)
     return plain.numpy().tobytes()
 
@@ -151,7 +151,7 @@ def expect(kind: type[T], value: object, what: str) -> T:
     return value
 
 
-def _description(tensor: Tensor) -> dict[str, Any]:
+def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.layout != torch.strided or tensor.device.type != "cpu" or dtype not in DTYPES:
         kind = f"a tensor of dtype {dtype}, {tensor.layout}, on device {tensor.device}"
@@ -160,10 +160,10 @@ def _description(tensor: Tensor) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "strides": strides, "requires_grad": tensor.requires_grad}
 
 
-def _tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
-    """The tensor whose memory is `data`."""
+def _make_tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    """Make a tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)
-    if dtype == torch.bool:  # a byte that is neither 0 nor 1 is not a boolean
+    if dtype == torch.bool:  # a byte other than 0 and 1 is no boolean
         return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
     return torch.frombuffer(data, dtype=dtype).reshape(shape)

@@ -1,10 +1,10 @@
 """Import a submission from memory, as if its files lay in the folder `ROOT`.
 
-It works through Python's own path machinery, so that folders without `__init__.py`, relative imports and a
-submission's own `sys.path.append` do what they do on the student's machine.
+Python's own path machinery does the work, so folders without `__init__.py`, relative imports and a submission's own
+`sys.path.append` behave as on the student's machine.
 
-A module that cannot be imported raises its own error when a graded call needs it: an import statement that fails gets
-a placeholder, which keeps the error. One in a `try` or a `with` raises at once, as the student expects it to.
+An import statement that fails binds a placeholder, which keeps the error and raises it when a graded call uses it. In a
+`try` or a `with` the error is raised at once, as the student expects.
 """
 
 import builtins
@@ -28,22 +28,22 @@ from whichline.rules.settings import keep_settings
 
 ROOT = "/submission"
 
-# The lab of the assignment uses these. A graded function does not, and importing them takes seconds.
-TAKEN_AWAY = ("matplotlib", "transformers")
+# The lab uses these packages, which take seconds to import; graded functions do not.
+BLOCKED = ("matplotlib", "transformers")
 
 missing: set[str] = set()
-"""Packages that the submission imported and the sandbox lacks."""
+"""Packages that the submission imports and the sandbox lacks."""
 
 
 def install(files: dict[str, bytes]) -> None:
-    """Make the modules in `files` (path below the submission's root -> source) importable, before all others."""
+    """Make the modules in `files` (path below the submission's root -> source) importable before all others."""
     absolute = {f"{ROOT}/{path}": source for path, source in files.items()}
     sys.path_hooks.insert(0, partial(_Folder, absolute))
     sys.path[:0] = [ROOT, f"{ROOT}/src"]
-    sys.modules.update(dict.fromkeys(TAKEN_AWAY))  # type: ignore[arg-type]  # None is how Python bars a module
+    sys.modules.update(dict.fromkeys(BLOCKED))  # type: ignore[arg-type]  # None is how Python bars a module
     importlib.metadata.version = partial(_look_up, importlib.metadata.version, "0")
     importlib.metadata.requires = partial(_look_up, importlib.metadata.requires, None)
-    # A newer Python has them; by TypeAliasType, typing_extensions itself tells which Python it is.
+    # A newer Python has these names. typing_extensions recognises the version by TypeAliasType, so that one stays.
     for name in {*typing_extensions.__all__}.difference(dir(typing), ["TypeAliasType"]):
         setattr(typing, name, getattr(typing_extensions, name))
     builtins.__import__ = partial(_import, builtins.__import__, [*files])
@@ -100,7 +100,7 @@ class _Source(SourceLoader):
 
 
 def _look_up(known: Callable[[str], Any], unknown: Any, name: str) -> Any:
-    """Look up what a package says of itself. A submission is not installed: the name it gives itself is unknown."""
+    """Look up the metadata of a package. A submission is not installed, so its own name gives `unknown`."""
     try:
         return known(name)
     except importlib.metadata.PackageNotFoundError:
@@ -110,26 +110,26 @@ def _look_up(known: Callable[[str], Any], unknown: Any, name: str) -> Any:
 
 
 def _import(known: Callable[..., Any], files: list[str], name: str, *more: Any, **options: Any) -> Any:
-    """Import as Python does, but what a statement of the submission cannot import is lost alone."""
+    """Import as Python does; a name that a statement of the submission cannot import becomes a placeholder."""
     frame = sys._getframe(1)
-    names = (more[2] or ()) if _is_spared(frame) else "*"
-    if "*" in names:  # nobody knows which names a star would give
+    names = (more[2] or ()) if _is_plain_import(frame) else "*"
+    if "*" in names:  # nobody knows the names that a star would bind
         return known(name, *more, **options)
     try:
         module = known(name, *more)
     except BaseException as error:
-        return _lose(files, frame, error, "" if names else name)
+        return _make_placeholder(files, frame, error, "" if names else name)
     taken = {}
     for each in names:
         try:
-            taken[each] = _take(module, each)
+            taken[each] = _import_name(module, each)
         except BaseException as error:
-            taken[each] = _lose(files, frame, error)
+            taken[each] = _make_placeholder(files, frame, error)
     return SimpleNamespace(**taken) if names else module
 
 
-def _is_spared(frame: FrameType) -> bool:
-    """Tell whether a frame is at an import statement of the submission, outside of `try` and `with`."""
+def _is_plain_import(frame: FrameType) -> bool:
+    """Tell whether a frame is at an import statement of the submission, outside `try` and `with`."""
     code, at = frame.f_code, frame.f_lasti
     if not is_submitted(code.co_filename) or code.co_code[at] != dis.opmap["IMPORT_NAME"]:
         return False
@@ -137,17 +137,17 @@ def _is_spared(frame: FrameType) -> bool:
     return not any(each.start <= at < each.end for each in caught)
 
 
-def _take(module: Any, name: str) -> Any:
-    """Take a name from a module as `from module import name` does, and with its errors."""
+def _import_name(module: Any, name: str) -> Any:
+    """Take a name from a module as `from module import name` does, with the same errors."""
     scope: dict[str, Any] = {"__builtins__": {"__import__": lambda *_: module}}
     exec(f"from module import {name}", scope)  # noqa: S102
     return scope[name]
 
 
-def _lose(files: list[str], frame: FrameType, error: BaseException, path: str = "") -> Any:
-    """Return a placeholder; of `import a.b` return `a`, if that can be imported, with a placeholder for its `b`."""
-    way = TracebackType(error.__traceback__, frame, frame.f_lasti, frame.f_lineno)
-    placeholder = Placeholder(_explain(files, error.with_traceback(way)))
+def _make_placeholder(files: list[str], frame: FrameType, error: BaseException, path: str = "") -> Any:
+    """Make a placeholder; for `import a.b`, return `a` with a placeholder as its `b` if `a` can be imported."""
+    traceback = TracebackType(error.__traceback__, frame, frame.f_lasti, frame.f_lineno)
+    placeholder = Placeholder(_explain(files, error.with_traceback(traceback)))
     top, *below = path.split(".")
     module = package = sys.modules.get(top) if below else None
     for name in below if module else ():
@@ -156,7 +156,7 @@ def _lose(files: list[str], frame: FrameType, error: BaseException, path: str = 
 
 
 def _explain(files: list[str], error: BaseException) -> BaseException:
-    """The error itself; of a module that is not there, one that says which file of the submission may be meant."""
+    """Return the error; for a missing module, one that names the file of the submission that may be meant."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return error
     top, file = error.name.partition(".")[0], error.name.replace(".", "/") + ".py"
@@ -173,12 +173,12 @@ def _explain(files: list[str], error: BaseException) -> BaseException:
 
 
 class Placeholder:
-    """Stands for what could not be imported, and for all that is in it.
+    """Stands for what could not be imported, and for everything in it.
 
-    While files are imported anything may be done with it; a graded call that does anything with it gets the error.
+    While files are being imported, any use of it is allowed; in a graded call, any use raises the error.
     """
 
-    __bases__ = ()  # of something like a class, for `Float[Array, "a b"]`
+    __bases__ = ()  # passes for a class in `Float[Array, "a b"]`
 
     def __init__(self, error: BaseException) -> None:
         self.__error, self.__traceback = error, error.__traceback__
@@ -187,7 +187,7 @@ class Placeholder:
     def __call__(self, *args: object, **kwargs: object) -> object:
         if not _is_importing():
             self.__fail()
-        # What a package that is not here decorates stays as it is: `@nvtx.annotate("scores")`.
+        # A decorator of a missing package leaves the function as it is: `@nvtx.annotate("scores")`.
         decorates = isinstance(self.__error, ModuleNotFoundError) and len(args) == 1
         return args[0] if decorates and isinstance(args[0], FunctionType) else self
 
@@ -206,7 +206,7 @@ class Placeholder:
         inside = {"__init_subclass__": lambda cls, **kwargs: None, "__new__": lambda *args, **kwargs: self()}
         return (type("Placeholder", (), inside),)
 
-    # What gives anything but a placeholder cannot stand in for anything, not even while modules are imported.
+    # Python wants a real value from these, so they raise even while modules are being imported.
     __len__ = __iter__ = __contains__ = __int__ = __float__ = __index__ = __instancecheck__ = __subclasscheck__ = __fail
 
 
@@ -219,6 +219,6 @@ for _name in (
 
 
 def _is_importing() -> bool:
-    """Tell whether a line of the submission runs that is in no function: a file of it is being imported."""
+    """Tell whether a file of the submission is being imported: a line outside all functions is running."""
     running = (frame.f_code for frame, _ in walk_stack(sys._getframe()))
     return any(code.co_name == "<module>" and is_submitted(code.co_filename) for code in running)

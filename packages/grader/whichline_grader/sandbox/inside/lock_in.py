@@ -1,8 +1,8 @@
-"""Give up, for good, whatever student code must not have. Linux only.
+"""Give up for good whatever student code must not have. Linux only.
 
-Layers that do not depend on each other: namespaces in which a process sees no id but its own, and no `/proc`; no
-capabilities and hard resource limits; Landlock, which makes all but the named folders unreadable and everything
-unwritable; a seccomp filter that allows the system calls of a program that computes and prints, and no others.
+The layers are independent: namespaces, in which a process sees its own id only and an empty `/proc`; no capabilities,
+and hard resource limits; Landlock, which makes all but some folders unreadable and everything unwritable; a seccomp
+filter, which allows only the system calls of a program that computes and prints.
 """
 
 import ctypes
@@ -15,12 +15,12 @@ from errno import ENOSYS, EPERM
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-# Address space beyond what is mapped now. Its tables are kernel memory that no other limit counts: 32 MiB at the most.
+# Address space beyond what is mapped now. Its page tables, at most 32 MiB, are kernel memory that no limit counts.
 ADDRESSES = 16 << 30
 ALL, DATA = 0, 5  # fields of /proc/self/statm
 M_MMAP_THRESHOLD = -3
 MADV_COLLAPSE = 25  # since Linux 6.1
-FEW = 8  # forks, for which it would take longer to join pages than it saves
+FEW = 8  # forks: for so few, joining pages takes longer than it saves
 forks = itertools.count()
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
 CLONE3 = 435  # on every processor
@@ -29,28 +29,28 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 
 
 def hide_memory() -> None:
-    """Close this process to ptrace and to `/proc/<pid>/mem`, environ and fd of others that are not privileged."""
+    """Keep unprivileged processes from ptracing this one and from reading its `/proc/<pid>/mem`, environ and fd."""
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def give_back_memory() -> None:
-    """Map each large tensor by itself from now on: what malloc keeps of others would count as a submission's.
+    """Map each large tensor by itself from now on: memory that malloc kept would count as the submission's.
 
-    Blocks of 160 × 160 are not large: to map each would take longer than to compute it.
+    Blocks of 160 × 160 are not large: mapping one would take longer than computing it.
     """
     libc.mallopt(M_MMAP_THRESHOLD, 1 << 17)
 
 
 def prepare_fork() -> None:
-    """Join pages before a fork of this process, once there were a few."""
+    """Join pages before a fork, once there have been a few forks."""
     if next(forks) == FEW:
         join_pages()
 
 
 def join_pages() -> None:
-    """Have all that is in memory lie in large pages, where the kernel has them: a fork copies the list of pages.
+    """Move this process's memory to large pages, if the kernel has them, since a fork copies the list of pages.
 
-    With torch that takes it 5 ms in the place of 25, once this has taken some tenths of a second.
+    With torch a fork then takes 5 ms instead of 25; joining takes some tenths of a second.
     """
     with suppress(OSError), open("/proc/self/maps") as maps:
         for place, rights, _, _, inode, *_ in map(str.split, maps.readlines()):
@@ -66,11 +66,11 @@ class _Clone(ctypes.Structure):
     )
 
 
-def fork_apart() -> tuple[int, bool]:
-    """Fork into namespaces of its own, for users, mounts and process ids, or where that is forbidden as `os.fork` does.
+def fork_in_namespaces() -> tuple[int, bool]:
+    """Fork into new namespaces for users, mounts and process ids; if that is forbidden, fork as `os.fork` does.
 
     Returns:
-        The id of the child, 0 in the child; and whether it has such namespaces. It needs no capability.
+        The id of the child, 0 in the child; and whether it has the namespaces. No capability is needed.
     """
     arguments = _Clone(flags=CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, exit_signal=signal.SIGCHLD)
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -82,22 +82,24 @@ def fork_apart() -> tuple[int, bool]:
     return (os.fork(), False) if pid < 0 else (pid, True)
 
 
-def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool, seccomp: "Filter | None") -> list[str]:
-    """Lock the calling process in and name the layers that hold.
+def lock_in(
+    readable: list[str], cpu_seconds: int, data_bytes: int, has_namespaces: bool, seccomp: "Filter | None"
+) -> list[str]:
+    """Confine the calling process; return the parts that work.
 
     Args:
-        readable: files and folders that stay readable, where the kernel has Landlock; without any it is not asked.
+        readable: files and folders that stay readable; if it is empty, Landlock is not used.
         cpu_seconds: processor time after which the kernel kills the process.
         data_bytes: private memory that may be mapped beyond what is mapped now.
-        apart: whether it has ids and mounts of its own.
+        has_namespaces: whether the process has its own process ids and mounts.
         seccomp: the filter; None leaves the process unconfined (`--sandbox none`).
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     hide_memory()
     for limit, value in {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_DATA: _mapped(DATA) + data_bytes,
-        resource.RLIMIT_AS: _mapped(ALL) + ADDRESSES,
+        resource.RLIMIT_DATA: _measure_mapped(DATA) + data_bytes,
+        resource.RLIMIT_AS: _measure_mapped(ALL) + ADDRESSES,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
@@ -108,17 +110,17 @@ def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool,
         resource.setrlimit(limit, (value, value))
     if seccomp is None:
         return []
-    # What `/proc` tells, as the id that this process has outside, is nobody's business.
-    nothing = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-    ids = apart and libc.mount(b"tmpfs", b"/proc", b"tmpfs", nothing, b"size=4k") == 0
+    # `/proc` would reveal, among other things, the id of this process outside.
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+    ids = has_namespaces and libc.mount(b"tmpfs", b"/proc", b"tmpfs", flags, b"size=4k") == 0
     _drop_capabilities()
     return [*["ids"] * ids, *confine(readable, seccomp)]
 
 
 def confine(readable: list[str], seccomp: "Filter") -> list[str]:
-    """Read nothing but these files and folders, if there are any, and make no system call but those of the filter."""
+    """Allow this process to read only these files and folders, if any, and to make only the filter's system calls."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
-    landlock = bool(readable) and _landlock(readable)
+    landlock = bool(readable) and _restrict_files(readable)
     seccomp.load()
     return [*["landlock"] * landlock, "seccomp"]
 
@@ -134,7 +136,7 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _mapped(field: int) -> int:
+def _measure_mapped(field: int) -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[field]) * resource.getpagesize()
 
@@ -160,8 +162,8 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _landlock(readable: list[str]) -> bool:
-    """Allow reading below `readable` and nothing else that Landlock knows of; False where the kernel has none."""
+def _restrict_files(readable: list[str]) -> bool:
+    """Allow reading below `readable`, and nothing else that Landlock controls; False if the kernel has no Landlock."""
     version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return False
@@ -181,9 +183,9 @@ def _landlock(readable: list[str]) -> bool:
     return True
 
 
-# seccomp, through libseccomp. What is not allowed here answers EPERM.
-# Nothing is allowed that tells of the machine, and so of submissions before this one: load and free memory (sysinfo),
-# free space (statfs), or what was in memory already (getrusage, mincore).
+# seccomp, through libseccomp. Any other system call fails with EPERM.
+# Nothing here reveals the state of the machine, and so of earlier submissions: load and free memory (sysinfo), free
+# space (statfs), what was in memory already (getrusage, mincore).
 
 ALLOWED = """
     read readv pread64 write writev lseek close dup dup2 dup3 poll ppoll select pselect6
@@ -227,29 +229,29 @@ class Filter:
         self.lib.seccomp_init.restype = ctypes.c_void_p
         self.context = ctypes.c_void_p(self.lib.seccomp_init(ACT_ERRNO | EPERM))
         for name in ALLOWED:
-            self._rule(name)
-        # Threads, but no processes, and none that its parent has to wait for in the kernel, where it neither computes
-        # nor sleeps. glibc falls back from clone3, whose flags no filter can see, when it is missing.
-        self._rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
-        self._rule("clone3", action=ACT_ERRNO | ENOSYS)
-        self._rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
-        self._rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))
-        # RLIMIT_DATA counts neither of the two, and shared memory that is no longer mapped is resident for nobody.
-        self._rule("mmap", _Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
-        self._rule("prctl", _Argument(0, EQUAL, PR_SET_NAME, 0))
-        self._rule("prlimit64", _Argument(0, EQUAL, 0, 0))
+            self._add_rule(name)
+        # Threads only: no processes, and no vfork, whose parent waits in the kernel and seems neither to compute nor to
+        # sleep. clone3, whose flags a filter cannot see, seems to be missing, so glibc falls back on clone.
+        self._add_rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
+        self._add_rule("clone3", action=ACT_ERRNO | ENOSYS)
+        self._add_rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
+        self._add_rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))
+        # RLIMIT_DATA counts neither kind of mapping, and unmapped shared memory is resident for no process.
+        self._add_rule("mmap", _Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
+        self._add_rule("prctl", _Argument(0, EQUAL, PR_SET_NAME, 0))
+        self._add_rule("prlimit64", _Argument(0, EQUAL, 0, 0))
         # F_SETOWN and F_SETSIG would send signals to other processes.
         for command in (F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC):
-            self._rule("fcntl", _Argument(1, EQUAL, command, 0))
+            self._add_rule("fcntl", _Argument(1, EQUAL, command, 0))
         for request in (TCGETS, FIONREAD, FIONBIO, FIOCLEX):
-            self._rule("ioctl", _Argument(1, EQUAL, request, 0))
+            self._add_rule("ioctl", _Argument(1, EQUAL, request, 0))
 
     def load(self) -> None:
         self._check(self.lib.seccomp_load(self.context), "seccomp_load")
 
-    def _rule(self, syscall: str, *arguments: _Argument, action: int = ACT_ALLOW) -> None:
+    def _add_rule(self, syscall: str, *arguments: _Argument, action: int = ACT_ALLOW) -> None:
         number = self.lib.seccomp_syscall_resolve_name(syscall.encode())
-        if number < 0:  # this libseccomp or this machine does not know it, so it stays forbidden
+        if number < 0:  # unknown to this libseccomp or machine, so it stays forbidden
             return
         array = (_Argument * len(arguments))(*arguments)
         self._check(self.lib.seccomp_rule_add_array(self.context, action, number, len(arguments), array), syscall)

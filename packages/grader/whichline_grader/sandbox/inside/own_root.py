@@ -1,7 +1,7 @@
-"""Give this process files of its own, in which nothing changes, and a user of its own. Linux only.
+"""Give this process its own read-only files and its own user. Linux only.
 
-Reading a file changes the time of its last access, which every process can see that sees the file. Where nothing can be
-written, not even that, and nothing is seen that others write, no process tells a later one anything by files.
+Reading a file changes its access time, which other processes can see. If a process can write nothing, not even that,
+and sees nothing that others write, it cannot pass anything on by files.
 """
 
 import ctypes
@@ -18,19 +18,19 @@ MOUNT_ATTR_RDONLY = 0x1
 
 
 def lock_in_zygote(readable: list[str], hidden: list[str], packages: list[str], worker: str, place: str) -> list[str]:
-    """Lock in this process, which has no threads yet, and name the layers that hold: `mounts` and `uid`.
+    """Confine this process, which has no threads yet; return the parts that work: `mounts` and `uid`.
 
     Args:
-        readable: the files and folders to see from now on, with `worker` and `/proc`, all of it read-only. If it is
-            empty, or the kernel allows no namespace for that, files stay as they are.
-        hidden: folders in these that are empty there.
-        packages: what `nobody` must be able to read besides the interpreter, if this was started by root.
+        readable: the files and folders that stay visible, with `worker` and `/proc`, read-only. If it is empty, or the
+            kernel allows no namespace, all files stay visible.
+        hidden: folders among them that appear empty.
+        packages: folders that `nobody` must be able to read besides the interpreter, if root started this.
         worker: the folder of this code.
-        place: an empty folder, where the files are put together.
+        place: an empty folder in which to build the new root.
     """
-    visible = sorted((*readable, worker, "/proc"))  # a folder comes before what lies in it
+    visible = sorted((*readable, worker, "/proc"))  # a folder comes before its contents
     layers = []
-    if readable and _unshare(CLONE_NEWNS) and _change_root(visible, hidden, place):  # that takes root
+    if readable and _unshare(CLONE_NEWNS) and _change_root(visible, hidden, place):  # needs root
         layers.append("mounts")
     if os.getuid() == 0:
         _become_nobody(packages)
@@ -59,23 +59,23 @@ def _write(file: str, text: str) -> None:
 
 
 def _become_nobody(packages: list[str]) -> None:
-    """Leave root's user and groups, and with them all capabilities."""
+    """Drop root's user and groups, and with them all capabilities."""
     try:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     except OSError as error:
         raise OSError(f"root cannot become nobody here ({error}); grade as another user") from None
-    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # for a moment: who is not dumpable may not write its own uid_map
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # for now: a process that is not dumpable cannot write its uid_map
     for path in (sys.base_prefix, *packages):
         if not os.access(path, os.R_OK | os.X_OK):
-            raise OSError(f"nobody, as whom submissions run, cannot read {path}; let others read it, or do not be root")
+            raise OSError(f"submissions run as nobody, who cannot read {path}; make it readable, or do not run as root")
 
 
 def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
-    """See `visible` and nothing else; False, with all files as they were, where the kernel does not allow it."""
+    """Make `visible` all that this process sees; False, with nothing changed, if the kernel does not allow it."""
     try:
-        _mount(None, "/", MS_REC | MS_PRIVATE)  # nothing of this is seen outside
+        _mount(None, "/", MS_REC | MS_PRIVATE)  # nothing of this shows outside
         _mount("tmpfs", place, MS_NOSUID)
         os.umask(0o022)
         for path in visible:
@@ -84,7 +84,7 @@ def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
             _mount("tmpfs", place + path, MS_NOSUID)
         read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY)
         _check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, place.encode(), AT_RECURSIVE, read_only, ctypes.sizeof(read_only)))
-        # Not chroot alone, after which the kernel refuses the namespaces of each worker.
+        # After chroot alone, the kernel would refuse namespaces to the workers.
         os.chdir(place)
         _mount(".", "/", MS_MOVE)
         os.chroot(".")
@@ -94,8 +94,8 @@ def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
 
 
 def _show(path: str, there: str) -> None:
-    """Let `path` be seen as `there`."""
-    if os.path.lexists(there):  # in a folder that is there already
+    """Show `path` as `there`."""
+    if os.path.lexists(there):  # inside a folder that is shown already
         return
     os.makedirs(os.path.dirname(there), exist_ok=True)
     if os.path.islink(path):

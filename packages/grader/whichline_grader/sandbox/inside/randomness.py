@@ -1,4 +1,4 @@
-"""Random numbers: what a call draws follows from the state in which its test left each generator, as at home."""
+"""Random numbers: a call draws from the state in which its test left each generator, as on the student's machine."""
 
 import random
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Seeds = tuple[int, int, int]  # of Python's own generator, of torch's and of num
 
 
 def draw_seeds() -> Seeds:
-    """Draw a seed from each generator: the same again where a test has seeded it anew, and another one otherwise."""
+    """Draw a seed from each generator; a test that seeds a generator again gets the same one."""
     return random.getrandbits(32), int(torch.randint(1 << 62, ())), int(np.random.randint(1 << 31))
 
 
@@ -24,7 +24,7 @@ def seed(seeds: Seeds) -> None:
 
 @contextmanager
 def seeded(seeds: Seeds) -> Iterator[None]:
-    """Seed each generator, and have it go on afterwards as if it had not been used."""
+    """Seed each generator, and restore its state afterwards."""
     before = random.getstate(), torch.get_rng_state(), np.random.get_state()
     seed(seeds)
     try:

@@ -1,6 +1,6 @@
-"""The zygote: a process that has imported what submissions may import, and forks one worker for each submission.
+"""The zygote: a process that has imported what submissions may import, and forks their workers.
 
-It never reads a byte that student code wrote. Run as `main(controls, settings)` by `sandbox/confinement.py`.
+It never reads a byte that student code wrote. `sandbox/confinement.py` runs `main(controls, settings)`.
 """
 
 import faulthandler
@@ -28,7 +28,7 @@ from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.inside.importing import is_submitted
 from whichline_grader.sandbox.inside.lock_in import (
     Filter,
-    fork_apart,
+    fork_in_namespaces,
     give_back_memory,
     hide_memory,
     lock_in,
@@ -41,16 +41,16 @@ CHANNEL = 3
 
 
 def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
-    """Fork a worker for each message on a control, and exit when its other end is closed.
+    """Fork a worker for each message on a control socket, and exit when its other end closes.
 
-    A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and what is to be imported
-    before, with three file descriptors: the worker's channel, its stdout and its stderr.
+    A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and the modules to import
+    first, with three file descriptors: the worker's channel, its stdout and its stderr.
 
     Args:
-        controls: SOCK_SEQPACKET Unix sockets. If there are two, the second is that of a fork of this process: the
-            advisor, whose workers say what a submission does wrong.
-        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
-            `layers` (those that hold for this process), `imported` (what every submission finds imported).
+        controls: SOCK_SEQPACKET Unix sockets. A second one is for a fork of this process: the advisor, whose workers
+            find the mistakes of a submission.
+        settings: `confined` (whether to confine workers), `readable` for `lock_in`, `worker` (the folder of this code),
+            `layers` (the protection of this process), `imported` (modules to import for every submission).
     """
     if settings["confined"]:
         hide_memory()
@@ -72,8 +72,8 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
         advise = prepare(settings["worker"])
         gc.freeze()
     else:
-        sys.meta_path.insert(0, NotHere)
-    gc.enable()  # it was off, since what is imported stays
+        sys.meta_path.insert(0, EngineBlocker)
+    gc.enable()  # it was off during the imports, which leave no garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
     about = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
@@ -81,20 +81,20 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
-            os._exit(0)  # torch would take its time to go
+            os._exit(0)  # torch is slow to unload
         prepare_fork()
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
-        pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
+        pid, has_namespaces = fork_in_namespaces() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, advise)
+            _become_worker(wanted, descriptors, settings, has_namespaces, seccomp, watch, advise)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-class NotHere:
-    """Finds that the engine is missing, also where it is installed and can be read."""
+class EngineBlocker:
+    """Makes the engine missing, even if it is installed and readable."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -103,10 +103,10 @@ class NotHere:
 
 
 def warm_up(packages: Iterable[str]) -> None:
-    """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
+    """Import and run whatever would be slow in each worker. With one thread: others do not survive a fork."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    tempfile.tempdir = "/"  # else whoever asks for one looks for a folder that is writable
+    tempfile.tempdir = "/"  # otherwise tempfile searches for a writable folder
     take_compilers_away()
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
@@ -125,7 +125,7 @@ def _become_worker(
     wanted: dict[str, Any],
     descriptors: list[int],
     settings: dict[str, Any],
-    apart: bool,
+    has_namespaces: bool,
     seccomp: Filter | None,
     watch: Watch,
     advise: Advise | None,
@@ -133,7 +133,7 @@ def _become_worker(
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()  # where Linux groups processes by session (autogroup), thirty threads get no more than one
+        os.setsid()  # so that, with autogroup, thirty threads get no more of the processor than one
         for number, descriptor in zip((CHANNEL, 1, 2), descriptors, strict=True):
             os.dup2(descriptor, number)
         os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
@@ -141,12 +141,12 @@ def _become_worker(
             io.TextIOWrapper(os.fdopen(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
             for number in (1, 2)
         )
-        faulthandler.enable(2, all_threads=False)  # a segmentation fault is told on stderr
+        faulthandler.enable(2, all_threads=False)  # reports a segmentation fault on stderr
         with socket.socket(fileno=os.dup(CHANNEL)) as channel:
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
-        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
+        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], has_namespaces, seccomp)
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
         serve(CHANNEL, watch, advise)
         status = 0

@@ -1,8 +1,8 @@
-"""Functions of a submission whose calls are answered by the other side: those that an earlier problem is about.
+"""Forward the calls of a submission's functions to the grader: those that solve an earlier problem.
 
-A lesson of whichline/rules/pairing.py shows which function that is, or it is the adapter itself. What the handout names
-is found by its name. Then it asks over the channel in its own place. What the other side does not answer, it computes
-itself.
+A `Lesson` of whichline/rules/pairing.py finds the function; if it finds none, it is the adapter itself. A function that
+the handout names is found by its name. The function then sends each call over the channel, and computes the answer
+itself if the grader gives none.
 """
 
 import inspect
@@ -24,7 +24,7 @@ Ask = Callable[[dict[str, Any], Sequence[Tensor]], tuple[dict[str, Any], list[Te
 
 
 def find_named(name: str, parameters: Sequence[str]) -> CodeType | None:
-    """The code of a function of this name with these parameters, the first of its own."""
+    """Find the code of a function of this name whose parameters begin with these."""
     for module in _list_modules():
         code = getattr(inspect.unwrap(vars(module).get(name)), "__code__", None)  # pyright: ignore[reportArgumentType]
         if code and list_parameters(code)[: len(parameters)] == tuple(parameters):
@@ -33,19 +33,19 @@ def find_named(name: str, parameters: Sequence[str]) -> CodeType | None:
 
 
 def _list_modules() -> list[ModuleType]:
-    """The modules of the submission."""
+    """List the modules of the submission."""
     return [each for each in list(sys.modules.values()) if is_submitted(getattr(each, "__file__", None) or "")]
 
 
-def lend(code: CodeType, call: str, sources: Mapping[str, Source], ask: Ask) -> bool:
-    """Let the other side answer the calls of a function; tell whether the submission keeps it anywhere."""
+def forward_calls(code: CodeType, call: str, sources: Mapping[str, Source], ask: Ask) -> bool:
+    """Forward the calls of a function to the grader; tell whether the function was found."""
     for maker in {source.maker for source in sources.values() if source.maker}:
-        _replace(maker, partial(_remembering, maker))
-    return _replace(code, lambda function: _stand_in(function, call, sources, ask))
+        _replace(maker, partial(_record_arguments, maker))
+    return _replace(code, lambda function: _forward(function, call, sources, ask))
 
 
-def _replace(code: CodeType, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
-    """Put something in the place of a function, wherever the submission keeps it; tell whether it is kept."""
+def _replace(code: CodeType, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
+    """Wrap a function in each module and class that holds it; tell whether one does."""
     homes = _list_modules()
     kinds = [kind for home in homes for kind in vars(home).values() if isinstance(kind, type)]
     found = False
@@ -54,49 +54,51 @@ def _replace(code: CodeType, by: Callable[[Callable[..., Any]], Callable[..., An
             method = type(value) if isinstance(value, staticmethod | classmethod) else None
             function = value.__func__ if method else value
             if callable(function) and getattr(inspect.unwrap(function), "__code__", None) is code:
-                stand_in = by(function)
-                setattr(home, name, method(stand_in) if method else stand_in)
+                wrapped = wrap(function)
+                setattr(home, name, method(wrapped) if method else wrapped)
                 found = True
     return found
 
 
-def _remembering(maker: CodeType, function: Callable[..., Any]) -> Callable[..., Any]:
+def _record_arguments(maker: CodeType, function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(inspect.unwrap(function))
 
     @wraps(function)
-    def making(*args: Any, **kwargs: Any) -> Any:
-        with suppress(TypeError, LookupError):  # what is made wrongly is not made
+    def record(*args: Any, **kwargs: Any) -> Any:
+        with suppress(TypeError, LookupError):  # a wrong call raises its own error below
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             remember(maker, bound.arguments)
         return function(*args, **kwargs)
 
-    return making
+    return record
 
 
-def _stand_in(function: Callable[..., Any], call: str, sources: Mapping[str, Source], ask: Ask) -> Callable[..., Any]:
+def _forward(function: Callable[..., Any], call: str, sources: Mapping[str, Source], ask: Ask) -> Callable[..., Any]:
     signature = inspect.signature(inspect.unwrap(function))
 
     @wraps(function)
-    def asking(*args: Any, **kwargs: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         header: dict[str, Any] = {}
         outputs = tensors = list[Tensor]()
-        with suppress(TypeError, ValueError, LookupError, AttributeError):  # what cannot be sent is not asked
+        with suppress(
+            TypeError, ValueError, LookupError, AttributeError
+        ):  # arguments that cannot be sent are not forwarded
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             arguments = {name: encode(source.read(bound.arguments), tensors) for name, source in sources.items()}
             header, outputs = ask({"borrow": call, "arguments": arguments}, tensors)
         if "value" not in header:
             return function(*args, **kwargs)
-        answers = _Lent.apply(ask, header["number"], outputs, *tensors)
+        answers = _Forwarded.apply(ask, header["number"], outputs, *tensors)
         value = decode(header["value"], list(answers))
         return tuple(value) if isinstance(value, list) else value
 
-    return asking
+    return forward
 
 
-class _Lent(torch.autograd.Function):
-    """An answer of the other side, which is asked for the gradients, too."""
+class _Forwarded(torch.autograd.Function):
+    """An answer of the grader, which is asked for its gradients, too."""
 
     @staticmethod
     def forward(ctx: Any, ask: Ask, number: int, outputs: Sequence[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
