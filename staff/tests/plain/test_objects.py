@@ -1,7 +1,5 @@
 """Modules, optimisers and other objects under a plain suite: each call of a method is held against that of a twin."""
 
-from pathlib import Path
-
 import pytest
 
 from staff.tests.plain.test_plain import read_told, run_pytest

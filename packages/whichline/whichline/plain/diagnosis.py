@@ -34,7 +34,7 @@ from whichline.plain.objects import UnlikeError
 from whichline.plain.parts import ANSWER, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
 from whichline.plain.process import say
 from whichline.plain.reference import PlainCheckpoints, PlainSuite
-from whichline.rules.pairing import INIT
+from whichline.rules.pairing import INIT, list_parameters
 
 MOST_CASES = 4  # calls of one function that are searched together
 MOST_WRONG = 32  # calls of one test that are kept
@@ -289,15 +289,28 @@ class Diagnosis:
     def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
         """Find the line that raises, or the one that returns, where no value before it is wrong."""
         frames = traceback.walk_tb(error.__traceback__) if error else ()
-        own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        own = [(frame, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        while len(own) > 1 and self._is_refused(own[-1][0]):
+            own.pop()
         if own and error:
-            code, line = own[-1]
+            code, line = own[-1][0].f_code, own[-1][1]
             return self._show_line(code.co_filename, code.co_qualname, line), f"{type(error).__name__}: {error}"
         order = runner.look(test).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
         said = "What this line returns differs from the reference, and no value before does."
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
+
+    def _is_refused(self, frame: FrameType) -> bool:
+        """Tell whether the reference raises, too, on the arguments of a call: then the line that calls is wrong."""
+        code = frame.f_code
+        given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
+        for pair in self.suite.pairs.get((code.co_filename, code.co_qualname), ()):
+            parts, reference = pair.read(given, {}), self.suite.references[pair.adapter]
+            return (
+                parts is not None and reference.compute_checkpoints(copy_parts(parts), noting=False).error is not None
+            )
+        return False
 
     def _show_line(self, file: str, function: str, line: int) -> dict[str, Any]:
         code = linecache.getline(file, line).rstrip()
