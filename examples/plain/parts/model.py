@@ -77,13 +77,23 @@ def block(x, w, num_heads, theta, eps):
     return h + f
 
 
-def adamw_step(p, g, m, v, t, lr, b1, b2, eps, decay):
-    m = b1 * m + (1 - b1) * g
-    v = b2 * v + (1 - b2) * g**2
-    lr_t = lr * (1 - b2**t) ** 0.5 / (1 - b1**t)
-    new = p - lr_t * m / (torch.sqrt(v) + eps)
-    new = new - lr * decay * new
-    return new, m, v
+class AdamW(torch.optim.Optimizer):
+    def __init__(self, params, lr, betas, eps, weight_decay):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                t = state.get("t", 0) + 1
+                m = b1 * state.get("m", 0) + (1 - b1) * p.grad
+                v = b2 * state.get("v", 0) + (1 - b2) * p.grad**2
+                state["t"], state["m"], state["v"] = t, m, v
+                lr_t = group["lr"] * (1 - b2**t) ** 0.5 / (1 - b1**t)
+                p -= lr_t * m / (torch.sqrt(v) + group["eps"])
+                p -= group["lr"] * group["weight_decay"] * p
 
 
 def lr_schedule(t, lr_max, lr_min, warmup, total):

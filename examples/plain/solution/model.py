@@ -69,13 +69,24 @@ def block(x, w, num_heads, theta, eps):
     return x + swiglu(normed, w["w1"], w["w2"], w["w3"])
 
 
-def adamw_step(p, g, m, v, t, lr, b1, b2, eps, decay):
-    m = b1 * m + (1 - b1) * g
-    v = b2 * v + (1 - b2) * g * g
-    step = lr * math.sqrt(1 - b2**t) / (1 - b1**t)
-    p = p - step * m / (v.sqrt() + eps)
-    p = p - lr * decay * p
-    return p, m, v
+class AdamW(torch.optim.Optimizer):
+    def __init__(self, params, lr, betas, eps, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state.update(step=0, mean=torch.zeros_like(p), square=torch.zeros_like(p))
+                state["step"] += 1
+                mean = state["mean"].mul_(beta1).add_(p.grad, alpha=1 - beta1)
+                square = state["square"].mul_(beta2).add_(p.grad**2, alpha=1 - beta2)
+                corrected = math.sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
+                p.sub_(group["lr"] * corrected * mean / (square.sqrt() + group["eps"]))
+                p.mul_(1 - group["lr"] * group["weight_decay"])
 
 
 def lr_schedule(t, lr_max, lr_min, warmup, total):

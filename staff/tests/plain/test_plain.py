@@ -349,6 +349,12 @@ def test_the_line_of_code_in_another_style(told: dict[str, str], test: str, plac
 
 
 @pytest.mark.slow
+def test_the_line_that_returns_another_text(told: dict[str, str]) -> None:
+    assert 'return "wrong"' in told["test_name"].split("\n")[1]
+    assert "Call 1 of code_.name gives 'wrong', and the reference 'right'." in told["test_name"]
+
+
+@pytest.mark.slow
 def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(told: dict[str, str]) -> None:
     assert told["test_running"].startswith("Call 1 of code_.running gives something else")
     assert "passes" not in told["test_running"]
@@ -362,7 +368,6 @@ def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(told: di
         ("test_in_turn", "This test does not fail alike twice, so nothing can be proved with it."),
         ("test_right", "All calls of this test give what the reference gives, but for rounding: code_.plain (1)."),
         ("test_alone", "This test calls no function that has a reference of the same name."),
-        ("test_name", "Calls of code_.name cannot be compared: it gives str, and no number."),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_line(told: dict[str, str], test: str, line: str) -> None:

@@ -202,6 +202,8 @@ class _Instrument(ast.NodeTransformer):
         if not call.func.attr.endswith("_") or call.func.attr.endswith("__"):
             return super().generic_visit(node)
         changed = _find_base(call.func)
+        if isinstance(changed, ast.Call):  # `x.mul_(y).add_(z)` gives what it has changed
+            return ast.Expr(self._probe(node, self._visit_in_call(call), in_place=True))
         self.held = changed if isinstance(changed, ast.Attribute) else None
         return self._look_after(node, ast.Expr(self._visit_in_call(call)), changed)
 

@@ -177,7 +177,8 @@ def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step
         if step.name not in firsts or len(list_turns(trace.steps, step.name)) != len(values):
             continue
         layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
-        one = layouts or [None] * (len(values) > 1)  # the last turn is a series by itself
+        is_put = len(values) > 1 and isinstance(step.tensor, Tensor)  # no number is put in the place of a tensor
+        one = layouts or [None] * is_put  # the last turn is a series by itself
         yield from (Option((step.name,), axes, is_series=True) for axes in one)
 
 

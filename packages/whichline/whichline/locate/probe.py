@@ -131,7 +131,7 @@ class Recorder:
     _depth: int = 0
     _outermost: FrameType | None = None  # that calls the adapter
     _times: dict[Expression, int] = field(default_factory=dict)
-    _kept: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
+    _kept: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
     _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by the id of an array, as a tensor
 
     def begin(self) -> None:
@@ -255,10 +255,11 @@ class Recorder:
             return value
         if value.is_inference() or self._arrays:  # of what is changed by way of an array nobody counts the versions
             return self._copy(value)
-        version, kept = self._kept.get(id(value), (-1, None))  # an id is of one tensor here: all are held
-        if version != value._version:
+        now = value._version, value.data_ptr()  # which `x.data = y` changes alone
+        version, kept = self._kept.get(id(value), (None, None))  # an id is of one tensor here: all are held
+        if version != now:
             kept = self._copy(value)
-            self._kept[id(value)] = value._version, kept
+            self._kept[id(value)] = now, kept
         return kept
 
     def _copy(self, value: Tensor) -> Tensor | None:

@@ -188,6 +188,7 @@ class Runner:
         _ = recorder.put and call.known.steps.taken  # now, and not among what the student's code has set
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.inner[name] = call.known
+        self._inner[test.name].setdefault(name, call.known)  # for what a constructor makes before it
         call.number += 1
         call.came = None
         with around(name, run, call) if around else nullcontext():

@@ -3,7 +3,8 @@
 The table `[tool.whichline]` of a pyproject.toml says what is looked into, and what it is held against.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 NAME = "[tool.whichline]"
@@ -14,6 +15,21 @@ class TableError(Exception):
 
 
 @dataclass(frozen=True)
+class Names:
+    """What has another name in the reference.
+
+    Args:
+        table: names of functions, classes, methods and parameters, or parts of these, and the names there.
+    """
+
+    table: Mapping[str, str] = field(default_factory=dict)
+
+    def rename(self, name: str) -> str:
+        """The name in the reference of something, or of a parameter with those that it is in."""
+        return self.table.get(name) or ".".join(self.table.get(part, part) for part in name.split("."))
+
+
+@dataclass(frozen=True)
 class Table:
     """What a suite is about.
 
@@ -21,11 +37,13 @@ class Table:
         code: the packages and modules to look into. A module named `adapters` only leads to the others.
         reference: the package or module with functions of the same names.
         root: the folder of the pyproject.toml.
+        names: what has another name in the reference.
     """
 
     code: tuple[str, ...]
     reference: str
     root: Path
+    names: Names = field(default_factory=Names)
 
 
 def read_table(root: Path) -> Table | None:
@@ -42,11 +60,14 @@ def read_table(root: Path) -> Table | None:
     written = tomllib.loads(text).get("tool", {}).get("whichline")
     if written is None:
         return None
-    if unknown := [key for key in written if key not in ("code", "reference")]:
-        raise TableError(f"pyproject.toml: {NAME} has no key {unknown[0]}: it has code and reference")
+    if unknown := [key for key in written if key not in ("code", "reference", "names")]:
+        raise TableError(f"pyproject.toml: {NAME} has no key {unknown[0]}: it has code, reference and names")
     code, reference = written.get("code"), written.get("reference")
     if not isinstance(code, list) or not code or not all(isinstance(each, str) for each in code):
         raise TableError(f'pyproject.toml: {NAME} needs code = ["PACKAGE", ...], the code to look into')
     if not isinstance(reference, str):
         raise TableError(f'pyproject.toml: {NAME} needs reference = "PACKAGE", with functions of the same names')
-    return Table(tuple(code), reference, root)
+    names = written.get("names", {})
+    if not isinstance(names, dict) or not all(isinstance(each, str) for each in names.values()):
+        raise TableError(f'pyproject.toml: {NAME} needs names = {{OURS = "THEIRS", ...}}, names in the code')
+    return Table(tuple(code), reference, root, Names(names))

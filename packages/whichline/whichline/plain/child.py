@@ -16,6 +16,7 @@ import torch
 from _pytest.runner import pytest_runtest_teardown, runtestprotocol
 
 from whichline.engine.finding import Finding
+from whichline.plain import Names
 from whichline.plain.diagnosis import Diagnosis
 from whichline.plain.functions import Functions
 from whichline.plain.process import say
@@ -112,7 +113,7 @@ def main() -> None:
         os.dup2(nothing, stream)
     settings = json.loads(asked.readline())
     sys.path[:] = settings["path"]
-    functions = Functions(settings["code"], settings["reference"])
+    functions = Functions(settings["code"], settings["reference"], Names(settings["names"]))
     sys.meta_path[:0] = [functions.code, functions.reference]  # type: ignore[list-item]
     pytest.main(settings["args"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
 

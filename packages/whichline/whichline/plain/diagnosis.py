@@ -1,13 +1,15 @@
 """What is wrong where a test fails: its first call that differs from the reference, searched by the engine."""
 
 import ast
-import copy
 import linecache
 import re
+import reprlib
+import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch import Tensor
@@ -21,16 +23,18 @@ from whichline.locate.calls import judge_calls
 from whichline.locate.difference import compare
 from whichline.locate.found import Found, say_corrected
 from whichline.locate.options import Option, Options
-from whichline.locate.probe import Expression
+from whichline.locate.probe import Expression, Recorder
 from whichline.locate.run import Experiment, Runner, copy_tensors, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_equal, is_one
-from whichline.plain.functions import FORM, Functions, Paired
-from whichline.plain.parts import ANSWER, Parts, is_right, list_arguments, list_outputs
+from whichline.plain.functions import Functions, Paired
+from whichline.plain.objects import UnlikeError
+from whichline.plain.parts import ANSWER, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
 from whichline.plain.process import say
 from whichline.plain.reference import PlainCheckpoints, PlainSuite
+from whichline.rules.pairing import INIT, list_parameters
 
 MOST_CASES = 4  # calls of one function that are searched together
 MOST_WRONG = 32  # calls of one test that are kept
@@ -44,6 +48,7 @@ class Watching:
     Attributes:
         calls: how many there were of each function.
         wrong: those that differ, the first one first.
+        texts: those that give another text, and how it differs.
         changing: those that change an argument which the reference leaves as it is, and the name of that.
         unfit: why some cannot be compared.
     """
@@ -51,6 +56,7 @@ class Watching:
     suite: PlainSuite
     calls: dict[str, int] = field(default_factory=dict)
     wrong: list[Case] = field(default_factory=list)
+    texts: list[tuple[Case, str]] = field(default_factory=list)
     changing: list[tuple[Case, str]] = field(default_factory=list)
     unfit: dict[str, str] = field(default_factory=dict)
 
@@ -59,8 +65,9 @@ class Watching:
         try:
             arguments = paired.signature.bind(*args, **kwargs).arguments
             before = copy_tensors(list_arguments(arguments))
-            parts = _copy(paired.bind(args, kwargs))
-            steps = self.suite.references[paired.name].compute_checkpoints(_copy(parts))
+            parts = copy_parts(paired.bind(args, kwargs))
+            steps = self.suite.references[paired.name].compute_checkpoints(copy_parts(parts), noting=False)
+            paired.note(args, parts)
         except TypeError as error:
             self.unfit[paired.name] = str(error)
             return paired.function(*args, **kwargs)
@@ -70,13 +77,20 @@ class Watching:
             self._note(paired, parts, steps, is_wrong=steps.error is None)
             raise
         if steps.error:
-            self.unfit[paired.name] = f"the reference raises {type(steps.error).__name__}: {steps.error}"
-        elif not steps.outputs and came is not steps.came:
+            raised = (
+                "" if isinstance(steps.error, UnlikeError) else f"the reference raises {type(steps.error).__name__}: "
+            )
+            self.unfit[paired.name] = f"{raised}{steps.error}"
+            return came
+        ours, theirs = list_texts(came), list_texts(steps.came)
+        if ours != theirs:
+            self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
+        if not steps.outputs and not theirs and came is not steps.came:
             self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
         else:
             self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
             left = [name for name, x in list_arguments(arguments).items() if not is_equal(x, before.get(name))]
-            left = [name for name in left if name not in paired.changed]
+            left = [name for name in left if name in steps.unchanged]
             self.changing += [(self._make_case(paired, parts), left[0])] if left else []
         return came
 
@@ -88,14 +102,12 @@ class Watching:
         return Case(f"call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
 
 
-def _copy(parts: Parts) -> Parts:
-    """Parts of their own, with whatever else there is as it is now."""
-    try:
-        form = copy.deepcopy(parts[FORM])
-    except Exception:  # a lock, a generator
-        form = parts[FORM]
-    detached = {name: x.detach().requires_grad_(x.requires_grad) for name, x in parts.items() if isinstance(x, Tensor)}
-    return {**copy_tensors({**parts, **detached}), FORM: form}
+def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | bytes]) -> str:
+    """Say where two texts differ first."""
+    name = next(name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name))
+    here, there = (reprlib.repr(texts[name]) if name in texts else "nothing" for texts in (ours, theirs))
+    where = name.removeprefix(ANSWER)
+    return f"{here}{f' as its {where}' if where else ''}, and the reference {there}"
 
 
 def _is_wrong(came: dict[str, Tensor], steps: PlainCheckpoints, parts: Parts) -> bool:
@@ -139,6 +151,8 @@ class Diagnosis:
             return say(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
             return say(test, self.suite.functions.describe_unpaired())
+        if not watching.wrong and watching.texts:
+            return self._find_text(test, *watching.texts[0])
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
@@ -170,7 +184,10 @@ class Diagnosis:
 
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
-        found = locate(runner, tests)[0]
+        # In the life of an object, its calls bear numbers: each case has its own.
+        groups = [[test] for test in tests] if self.suite.functions.paired[first.call].kind else [tests]
+        found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
+        tests = [test for test in tests if any(test.name in each.explains for each in found)] or tests
         is_inside = any(each.trace.is_called_rightly(each.place) for each in found)
         if any(map(_is_answer, found)) or (is_inside and judge_calls(runner, tests).wrong):
             found = []
@@ -186,6 +203,8 @@ class Diagnosis:
         }
         known = Proved(found, patch, name)
         self.proved.append(known)
+        if any(place.function.endswith(INIT) for place in patch):
+            runner.run(self.suite.make_item(failing[0]), patch, noting=False)  # so that it knows what is made before
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._tell(each, known, passing, failing) for each in found]
 
@@ -254,18 +273,44 @@ class Diagnosis:
         said = f"{case.name[0].upper()}{case.name[1:]} changes {name}, which the reference leaves as it is."
         return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]
 
+    def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
+        """Say which call gives another text, and show the line that returns it."""
+        paired, lines = self.suite.functions.paired[case.call], list[int]()
+
+        def leave(frame: FrameType, _: Any) -> None:
+            lines.extend([frame.f_lineno] if frame.f_code is paired.code else [])
+
+        with self.suite.functions.code.run(Recorder(noting=False, limit=sys.maxsize, leave=leave)):
+            paired(**copy_parts(case.inputs))
+        place = self._show_line(*paired.key, lines[-1]) if lines else {}
+        said = f"{case.name[0].upper()}{case.name[1:]} gives {words}."
+        return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **place)]
+
     def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
         """Find the line that raises, or the one that returns, where no value before it is wrong."""
         frames = traceback.walk_tb(error.__traceback__) if error else ()
-        own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        own = [(frame, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        while len(own) > 1 and self._is_refused(own[-1][0]):
+            own.pop()
         if own and error:
-            code, line = own[-1]
+            code, line = own[-1][0].f_code, own[-1][1]
             return self._show_line(code.co_filename, code.co_qualname, line), f"{type(error).__name__}: {error}"
         order = runner.look(test).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
         said = "What this line returns differs from the reference, and no value before does."
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
+
+    def _is_refused(self, frame: FrameType) -> bool:
+        """Tell whether the reference raises, too, on the arguments of a call: then the line that calls is wrong."""
+        code = frame.f_code
+        given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
+        for pair in self.suite.pairs.get((code.co_filename, code.co_qualname), ()):
+            parts, reference = pair.read(given, {}), self.suite.references[pair.adapter]
+            return (
+                parts is not None and reference.compute_checkpoints(copy_parts(parts), noting=False).error is not None
+            )
+        return False
 
     def _show_line(self, file: str, function: str, line: int) -> dict[str, Any]:
         code = linecache.getline(file, line).rstrip()
@@ -324,7 +369,7 @@ def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
     name = known.name.rpartition(".")[2]
-    return f"{right}, this call of {name} gives what the reference gives; the test fails for another reason, too."
+    return f"{right}, this call of {name} gives what the reference gives; the test still fails."
 
 
 def _describe_right(watching: Watching) -> str:

@@ -1,4 +1,4 @@
-"""The functions of the code that have a reference, and the modules of both, imported once with probes."""
+"""The functions and methods of the code that have a reference, and the modules of both, imported once with probes."""
 
 import ast
 import functools
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property, partial
-from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -16,10 +16,16 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from whichline.locate.observed import Namespace, Observed, keep_state
-from whichline.plain.parts import Parts, list_outputs, put_together, take_apart
+import torch
 
-FORM = "form of the arguments"  # among the arguments, by a name that no function has
+from whichline.locate.observed import Namespace, Observed, keep_state
+from whichline.plain import Names
+from whichline.plain.objects import MOST_CALLS, SELF, Kind, find_reference, watch_making
+from whichline.plain.parts import FORM, Parts, find_made, list_outputs, put_together, take_apart
+from whichline.rules.pairing import list_parameters
+
+CALLED = ("__call__", "__getitem__", "__len__", "__next__")
+NO_OBJECTS = (BaseException, Enum, tuple, type, torch.autograd.Function)
 
 
 class Followed(Observed):
@@ -27,14 +33,14 @@ class Followed(Observed):
 
     Args:
         names: of packages and modules.
-        replace: called with each function at the top of a module; it gives what takes its place.
+        replace: called with each function and class at the top of a module; it gives what takes its place.
         is_plain: tells by its file whether a module gets no probes.
     """
 
     def __init__(
         self,
         names: Sequence[str],
-        replace: Callable[[FunctionType], Any] = lambda function: function,
+        replace: Callable[[Any], Any] = lambda value: value,
         is_plain: Callable[[str], bool] = lambda file: False,
     ) -> None:
         super().__init__(SimpleNamespace(), lambda file: False)
@@ -65,7 +71,10 @@ class Followed(Observed):
         run(module)
         self.is_imported = True
         for name, value in list(vars(module).items()):
-            if isinstance(value, FunctionType) and (value.__module__, value.__qualname__) == (module.__name__, name):
+            if isinstance(value, FunctionType | type) and (value.__module__, value.__qualname__) == (
+                module.__name__,
+                name,
+            ):
                 setattr(module, name, self.replace(value))
 
     def refresh(self) -> None:
@@ -82,12 +91,13 @@ class Followed(Observed):
 
 @dataclass
 class Paired:
-    """A function of the code, and the one of the reference that bears its name.
+    """A function or a method of the code, and the one of the reference that bears its name.
 
     Args:
         name: its module and its name.
         function: of the code.
         reference: the module of the reference, and the name there.
+        kind: of a method, its class.
         given: the arguments themselves, where a test calls it.
         came: what it gave back last.
         changed: the names of those parts of its arguments that the reference has changed in some call.
@@ -96,6 +106,7 @@ class Paired:
     name: str
     function: FunctionType
     reference: tuple[str, str]
+    kind: Kind | None = None
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     came: Any = None
     changed: set[str] = field(default_factory=set)
@@ -107,7 +118,23 @@ class Paired:
     @property
     def right(self) -> Callable[..., Any]:
         """The function of the reference."""
-        return getattr(import_module(self.reference[0]), self.reference[1])
+        return find_reference(self.reference)
+
+    @property
+    def has_right(self) -> bool:
+        """Tell whether the class of the reference has this method, too."""
+        return self.kind is None or hasattr(self.kind.right, self.function.__name__)
+
+    @property
+    def has_plain_parameters(self) -> bool:
+        return list_parameters(self.code) == tuple(self.signature.parameters)
+
+    def call_right(self, bound: inspect.BoundArguments) -> Any:
+        """Call the function of the reference, or the method of a twin."""
+        if self.kind is None:
+            return self.right(*bound.args, **bound.kwargs)
+        twin, *args = bound.args
+        return getattr(twin, self.reference[1].rpartition(".")[2])(*args, **bound.kwargs)
 
     @property
     def code(self) -> CodeType:
@@ -119,10 +146,28 @@ class Paired:
         return self.code.co_filename, self.code.co_qualname
 
     def read(self, arguments: Mapping[str, Any]) -> Parts:
-        """The parts of arguments, and their form."""
+        """The parts of arguments, and their form.
+
+        Raises:
+            TypeError: nobody saw how the object was made.
+        """
+        if self.kind and not find_made(arguments[SELF]):
+            raise TypeError("it was called while its object was made")
         parts: Parts = {}
-        form = {name: take_apart(value, name, parts) for name, value in arguments.items()}
+        form = {name: take_apart(value, name, parts, is_whole=True) for name, value in arguments.items()}
         return {**parts, FORM: form}
+
+    def is_compared(self, args: Sequence[Any]) -> bool:
+        """Tell whether a call is compared: one of a method, if not too many were."""
+        if self.kind is None:
+            return True
+        made = find_made(args[0]) if args else None
+        return made is not None and len(made.calls) < MOST_CALLS and self.has_right
+
+    @staticmethod
+    def has_calls_before(parts: Parts) -> bool:
+        """Tell whether an object was called before the call that these parts are of."""
+        return bool(parts[FORM].get(SELF, {}).get("calls"))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
         """The same of a call."""
@@ -130,11 +175,16 @@ class Paired:
         bound.apply_defaults()
         return self.read(bound.arguments)
 
-    def write(self, parts: Parts) -> inspect.BoundArguments:
-        """Arguments made of their parts."""
+    def write(self, parts: Parts, is_reference: bool = False) -> inspect.BoundArguments:
+        """Arguments made of their parts; objects as the reference makes them, if it is for that."""
         bound = inspect.BoundArguments(self.signature, {})  # type: ignore[arg-type]  (any dict)
-        bound.arguments.update({name: put_together(form, parts) for name, form in parts[FORM].items()})
+        bound.arguments.update({name: put_together(form, parts, is_reference) for name, form in parts[FORM].items()})
         return bound
+
+    def note(self, args: Sequence[Any], parts: Parts) -> None:
+        """Note a call of a method: calls that come after it are compared with what it leaves behind."""
+        if self.kind:
+            find_made(args[0]).note(parts, parts[FORM], self.function.__name__)
 
     def __call__(self, **parts: Any) -> Any:
         """Call the function of the code; give the tensors that come out, one by itself."""
@@ -159,13 +209,14 @@ class Functions:
     Args:
         code: packages and modules.
         reference: a package or a module.
+        names: what has another name there.
 
     Attributes:
         route: takes over the calls that a test makes, but for those inside of such a call.
     """
 
-    def __init__(self, code: Sequence[str], reference: str) -> None:
-        self.reference_name = reference
+    def __init__(self, code: Sequence[str], reference: str, names: Names = Names()) -> None:  # noqa: B008 (frozen)
+        self.reference_name, self.names = reference, names
         self.paired: dict[str, Paired] = {}
         self.route: Route | None = None
         self._is_inside = False
@@ -192,18 +243,30 @@ class Functions:
             return f"The tests import nothing of {names}, which [tool.whichline] in pyproject.toml names as the code."
         return "This test calls no function that has a reference of the same name."
 
-    def _pair(self, function: FunctionType) -> Any:
-        """A function that `route` is asked about; the same one if it has no reference."""
-        module, name = function.__module__, function.__name__
-        reference = self._find_reference(module, name)
+    def _pair(self, value: FunctionType | type) -> Any:
+        """A function that `route` is asked about, or a class with such methods; the same if it has no reference."""
+        reference = self._find_reference(value.__module__, value.__name__)
         if reference is None:
-            return function
-        paired = self.paired[f"{module}.{name}"] = Paired(f"{module}.{name}", function, reference)
+            return value
+        if isinstance(value, FunctionType):
+            return self._route(value, reference)
+        if not issubclass(value, NO_OBJECTS):
+            kind = Kind(value, reference, self.names)
+            value.__init__ = watch_making(kind)  # type: ignore[misc]
+            for name, method in list(vars(value).items()):
+                if isinstance(method, FunctionType) and (name in CALLED or not name.startswith("__")):
+                    of_twin = reference[0], f"{reference[1]}.{self.names.rename(name)}"
+                    setattr(value, name, self._route(method, of_twin, kind))
+        return value
+
+    def _route(self, function: FunctionType, reference: tuple[str, str], kind: Kind | None = None) -> Any:
+        name = f"{function.__module__}.{function.__qualname__}"
+        paired = self.paired[name] = Paired(name, function, reference, kind)
         setattr(self.code.adapters, paired.name, paired)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.route is None or self._is_inside:
+            if self.route is None or self._is_inside or not paired.is_compared(args):
                 return function(*args, **kwargs)
             self._is_inside = True
             try:
@@ -214,7 +277,8 @@ class Functions:
         return call
 
     def _find_reference(self, module: str, name: str) -> tuple[str, str] | None:
-        """The function of the reference by the path of its module, or by its name if only one bears it."""
+        """The function or class of the reference by the path of its module, or by its name if only one bears it."""
+        name = self.names.rename(name)
         homes = [each for each, functions in self._defined.items() if name in functions]
         entry = find_entry(module, self.code.names) or module
         below = module.removeprefix(entry) or f".{module.rpartition('.')[2]}"
@@ -224,7 +288,7 @@ class Functions:
 
     @cached_property
     def _defined(self) -> dict[str, set[str]]:
-        """The functions at the top of the modules of the reference."""
+        """The functions and classes at the top of the modules of the reference."""
         try:
             spec = find_spec(self.reference_name)
         except ModuleNotFoundError:  # not even what it is in
@@ -236,12 +300,14 @@ class Functions:
             for path in sorted(folder.rglob("*.py")):
                 parts = [part for part in path.relative_to(folder).with_suffix("").parts if part != "__init__"]
                 files[".".join((self.reference_name, *parts))] = path
-        return {name: _list_functions(path) for name, path in files.items() if path.suffix == ".py"}
+        return {name: _list_names(path) for name, path in files.items() if path.suffix == ".py"}
 
 
-def _list_functions(path: Path) -> set[str]:
+def _list_names(path: Path) -> set[str]:
     body = ast.parse(path.read_bytes()).body
-    return {each.name for each in body if isinstance(each, ast.FunctionDef)}
+    assigned = (target for each in body if isinstance(each, ast.Assign) for target in each.targets)
+    defined = (each.name for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef))
+    return {*defined, *(each.id for each in assigned if isinstance(each, ast.Name))}
 
 
 def find_entry(module: str, names: Sequence[str]) -> str | None:

@@ -12,9 +12,12 @@ from torch import Tensor
 
 from whichline.engine.compare import same
 from whichline.locate.probe import ARRAYS
+from whichline.locate.run import copy_tensors
 
 ANSWER, GRADIENT = "answer", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
+FORM = "form of the arguments"  # among the arguments, by a name that no function has
+MADE = "__made__"  # in an object whose class has a reference: how it was made
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
 
@@ -26,8 +29,18 @@ class Slot:
     restore: Callable[[Any], Any]
 
 
-def take_apart(value: Any, name: str, parts: Parts) -> Any:
-    """Note the tensors and numbers in a value, and return its form: the same with slots in their place."""
+class Built(dict[str, Any]):
+    """The form of an object, which is made anew, or as the reference makes it."""
+
+    def build(self, parts: Parts, is_reference: bool) -> Any:
+        raise NotImplementedError
+
+
+def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> Any:
+    """Note the tensors and numbers in a value, and return its form: the same with slots in their place.
+
+    With `is_whole`, the form of an object that has a reference is what it can be made from.
+    """
     if isinstance(value, Tensor) or type(value) in (bool, int, float):
         parts[name] = value
         if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
@@ -43,12 +56,19 @@ def take_apart(value: Any, name: str, parts: Parts) -> Any:
         parts[name] = torch.tensor(value, dtype=torch.int64 if kinds == {int} else torch.float64)
         return Slot(name, partial(_make_list, type(value)))
     if isinstance(value, Mapping | list | tuple):
-        form = {key: take_apart(each, f"{name}[{key!r}]", parts) for key, each in _list_items(value)}
+        form = {key: take_apart(each, f"{name}[{key!r}]", parts, is_whole) for key, each in _list_items(value)}
         return _fill(value, form)
+    if is_whole and (made := find_made(value)):
+        return made.take_apart(value, name, parts)
     return value
 
 
-def put_together(form: Any, parts: Parts) -> Any:
+def find_made(value: Any) -> Any:
+    """How an object was made whose class has a reference."""
+    return getattr(value, "__dict__", {}).get(MADE)
+
+
+def put_together(form: Any, parts: Parts, is_reference: bool = False) -> Any:
     """Make a value of its form and its parts; what else is in the form is copied where that is possible."""
     if isinstance(form, Slot):
         value = form.restore(parts[form.name])
@@ -56,8 +76,10 @@ def put_together(form: Any, parts: Parts) -> Any:
             value = value.detach().requires_grad_()
             value.grad = parts[form.name + GRADIENT]
         return value
+    if isinstance(form, Built):
+        return form.build(parts, is_reference)
     if isinstance(form, Mapping | list | tuple):
-        return _fill(form, {key: put_together(each, parts) for key, each in _list_items(form)})
+        return _fill(form, {key: put_together(each, parts, is_reference) for key, each in _list_items(form)})
     try:
         return copy.deepcopy(form)
     except Exception:  # a generator, a lock, whatever cannot be copied
@@ -65,23 +87,43 @@ def put_together(form: Any, parts: Parts) -> Any:
 
 
 def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[str, Tensor]:
-    """The tensors and numbers that a function gave back, and those of its arguments that it should change.
-
-    If it gave nothing back, all of its arguments as it left them.
-    """
+    """The tensors and numbers that a function gave back, and those of its arguments that it should change."""
     parts: Parts = {}
     take_apart(answer, ANSWER, parts)
-    left = list_arguments(arguments) if answer is None or changed else {}
-    parts |= {name: x for name, x in left.items() if answer is None or name in changed}
+    left = list_arguments(arguments) if changed else {}
+    parts |= {name: x for name, x in left.items() if name in changed}
     return {name: as_tensor(x) for name, x in parts.items()}
+
+
+def list_texts(value: Any, name: str = ANSWER) -> dict[str, str | bytes]:
+    """The texts in a value, by name."""
+    if isinstance(value, str | bytes):
+        return {name: value}
+    if not isinstance(value, Mapping | list | tuple):
+        return {}
+    items = (list_texts(each, f"{name}[{key!r}]") for key, each in _list_items(value))
+    return {each: text for texts in items for each, text in texts.items()}
 
 
 def list_arguments(arguments: Mapping[str, Any]) -> Parts:
     """The tensors and numbers in arguments, as they are now."""
     parts: Parts = {}
     for name, value in arguments.items():
-        take_apart(value, name, parts)
+        if made := find_made(value):
+            parts |= {f"{name}.{key}": x for key, x in made.list_tensors(value).items()}
+        else:
+            take_apart(value, name, parts)
     return parts
+
+
+def copy_parts(parts: Parts) -> Parts:
+    """Parts of their own, with whatever else there is as it is now."""
+    try:
+        form = copy.deepcopy(parts[FORM])
+    except Exception:  # a lock, a generator
+        form = parts[FORM]
+    detached = {name: x.detach().requires_grad_(x.requires_grad) for name, x in parts.items() if isinstance(x, Tensor)}
+    return {**copy_tensors({**parts, **detached}), FORM: form}
 
 
 def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:

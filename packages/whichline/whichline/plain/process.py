@@ -10,12 +10,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from whichline.engine.finding import Finding
-from whichline.plain import NAME, Table, TableError, read_table
+from whichline.plain import NAME, Names, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
 MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too
@@ -27,6 +27,7 @@ def diagnose(
     *,
     code: Sequence[str] | None = None,
     reference: str | None = None,
+    names: Mapping[str, str] | None = None,
     root: Path | str = ".",
 ) -> list[Finding]:
     """Run the tests of a plain suite in a process of their own, and return what is wrong where they fail.
@@ -35,6 +36,7 @@ def diagnose(
         tests: what pytest is called with: files, ids of tests, options; by default all tests.
         code: the packages and modules to look into; by default what pyproject.toml has.
         reference: the package or module with functions of the same names; by default the same.
+        names: what has another name in the reference; by default the same.
         root: the folder of pyproject.toml, in which pytest is started.
 
     Returns:
@@ -49,7 +51,8 @@ def diagnose(
         if table is None:
             raise TableError(f"{root / 'pyproject.toml'} has no table {NAME}")
         code, reference = code or table.code, reference or table.reference
-    follower = Follower(Table(tuple(code), reference, root), tests, root, ["", *sys.path])
+        names = table.names.table if names is None else names
+    follower = Follower(Table(tuple(code), reference, root, Names(names or {})), tests, root, ["", *sys.path])
     try:
         return follower.ask_all()
     finally:
@@ -72,6 +75,7 @@ class Follower:
             "path": list(path),
             "code": table.code,
             "reference": table.reference,
+            "names": dict(table.names.table),
             "root": str(table.root),
         }
         self.folder = folder

@@ -26,12 +26,23 @@ from whichline.locate.probe import Expression, Recorder, is_plain
 from whichline.locate.run import copy_tensors
 from whichline.locate.values import Value, as_value, find_layout, identify, is_equal
 from whichline.plain.functions import Followed, Functions, Paired
-from whichline.plain.parts import ANSWER, is_right, list_arguments, list_outputs, put_together, take_apart
-from whichline.rules.pairing import list_parameters
+from whichline.plain.parts import ANSWER, copy_parts, is_right, list_arguments, list_outputs, put_together, take_apart
 
 LONGEST = 48  # text of an expression that is its name
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
+TOGETHER = "each time"  # the values of all times, as one tensor
 ASK = "?"  # any value may be missing where another one stands
+
+
+class Taken(dict[str, Step]):
+    """Steps by name; where a call of a method is the only one that was recorded, also by those that several have."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        base, _, time = name.rpartition(", ")
+        if name in self or base not in self or not (time == TOGETHER or time.startswith("call ")):
+            return super().get(name, default)
+        step = self[base]
+        return replace(step, tensor=step.tensor[None]) if time == TOGETHER else step
 
 
 @dataclass
@@ -44,6 +55,7 @@ class PlainCheckpoints(Checkpoints):
         error: what the reference raised.
         outputs: the tensors and numbers of the answer, by name.
         functions: that ran.
+        unchanged: the names of what it left as it was of its arguments.
     """
 
     came: Any = None
@@ -51,6 +63,8 @@ class PlainCheckpoints(Checkpoints):
     error: Exception | None = None
     outputs: dict[str, Tensor] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    taken: dict[str, Step] = field(default_factory=Taken)
+    unchanged: set[str] = field(default_factory=set)
 
     def has_run(self, adapter: str) -> bool:
         return adapter.rpartition(".")[2] in self.functions
@@ -71,30 +85,38 @@ class PlainReference:
     followed: Followed
     others: Mapping[CodeType, Paired]
 
-    def compute_checkpoints(self, arguments: Mapping[str, Any]) -> PlainCheckpoints:
-        """The steps on the arguments of a call, in the dtypes of these; none where the reference raises."""
+    def compute_checkpoints(self, arguments: Mapping[str, Any], noting: bool = True) -> PlainCheckpoints:
+        """The steps on the arguments of a call, in the dtypes of these; none where the reference raises.
+
+        Without `noting`, the answer alone. What is put into a later call of an object is put into that call alone.
+        """
+        is_later = bool(self.paired.given) and self.paired.has_calls_before(arguments)
         own = {name: _own(x) for name, x in arguments.items()}
         steps = PlainCheckpoints(arguments=Arguments(list_leaves(own)))
-        recorder = Recorder()
-        bound = self.paired.write(own)
-        bound.arguments.update({name: self._find_right(value) for name, value in bound.arguments.items()})
-        before = copy_tensors(list_arguments(bound.arguments))
+        recorder = Recorder(noting=noting and not is_later)
         try:
-            right = self.paired.right
             with self.followed.run(recorder):
                 recorder.begin()
-                steps.came = right(*bound.args, **bound.kwargs)
+                bound = self.paired.write(own, is_reference=True)
+                bound.arguments.update({name: self._find_right(value) for name, value in bound.arguments.items()})
+                recorder.noting = noting
+                before = copy_tensors(given := list_arguments(bound.arguments))
+                steps.arguments.leaves = [given.get(name, x) for name, x in own.items() if list_leaves({name: x})]
+                steps.came = self.paired.call_right(bound)
                 recorder.end()
         except Exception as error:
             steps.error = error
             return steps
         after = list_arguments(bound.arguments)
         self.paired.changed |= {name for name, x in after.items() if not is_equal(x, before.get(name))}
+        steps.unchanged = after.keys() - self.paired.changed
         outputs = steps.outputs = list_outputs(steps.came, bound.arguments, self.paired.changed)
         for name, x in arguments.items():
             if type(x) is float:
                 _add(steps, f"`{name}`", x)
-        _collect(steps, recorder, right.__name__, outputs)
+        if not noting:
+            return steps
+        _collect(steps, recorder, self.paired.reference[1], outputs, self.paired.kind is not None)
         tensors = tuple(outputs.values())
         steps.answer = tensors[0] if len(tensors) == 1 else tensors
         return steps
@@ -115,8 +137,13 @@ def _add(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tuple[i
     steps.taken[name] = Step(name, as_value(x), x, ASK, "", len(steps.taken), series, steps.arguments, turns)
 
 
-def _collect(steps: PlainCheckpoints, recorder: Recorder, function: str, outputs: Mapping[str, Tensor]) -> None:
-    """Make steps of all values that were recorded, and last of what came back."""
+def _collect(
+    steps: PlainCheckpoints, recorder: Recorder, function: str, outputs: Mapping[str, Tensor], is_life: bool
+) -> None:
+    """Make steps of all values that were recorded, and last of what came back.
+
+    What an object counts from call to call is one, too.
+    """
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
     answers = {identify(x.detach()): f"the {name}" for name, x in outputs.items()}
     known = {identify(step.value.tensor) for step in steps.taken.values()}
@@ -131,13 +158,14 @@ def _collect(steps: PlainCheckpoints, recorder: Recorder, function: str, outputs
         variables, in_loops = _read(place.file)
         span = span_of(place.node)
         variable = variables.get(span, "")
-        if type(value) is int and (has_fractions or not variable):
+        is_counted = len({*recorder.values[place]} if type(value) is int else ()) > 1
+        if type(value) is int and (has_fractions or not variable) and not (is_counted and is_life):
             continue
         text = variable or str(place)
         name = f"the reference's `{_shorten(text)}`"
         name += f" in {place.function}" if place.function != function else ""
         if time + 1 == most[place] and (together := _put_together(recorder.values[place])) is not None:
-            all_times = f"{name}, each time"
+            all_times = f"{name}, {TOGETHER}"
             is_answer = any(find_layout(Value(together), as_value(x)) for x in outputs.values())
             if not is_answer and identify(together) not in known and all_times not in steps.taken:
                 _add(steps, all_times, together)
@@ -213,7 +241,10 @@ class PlainPair(Pair):
     read_parts: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
-        parts = self.read_parts(parameters)
+        try:
+            parts = self.read_parts(parameters)
+        except TypeError:  # an object that is still being made
+            return None
         return parts if all(is_plain(x) for x in parts.values() if isinstance(x, Tensor)) else None
 
     def see(self, answer: Any) -> Any:
@@ -255,7 +286,7 @@ class PlainSuite(Suite):
     def pairs(self) -> Pairs:
         """The functions by their code, as far as it tells their arguments."""
         paired = self.functions.paired.values()
-        known = (each for each in paired if list_parameters(each.code) == tuple(each.signature.parameters))
+        known = (each for each in paired if each.has_right and each.has_plain_parameters)
         return {each.key: [PlainPair(each.name, {}, read_parts=each.read)] for each in known}
 
     def make_item(self, id: str) -> Test:
@@ -289,5 +320,6 @@ class PlainSuite(Suite):
         """Make a call of a test's own by way of the engine."""
         parts = paired.bind(args, kwargs)
         paired.given = args, kwargs
+        paired.note(args, copy_parts(parts))
         getattr(self.calls, paired.name)(**parts)
         return paired.came

@@ -1,0 +1,329 @@
+"""Modules, optimisers and other objects under a plain suite: each call of a method is held against that of a twin."""
+
+import pytest
+
+from staff.tests.plain.test_plain import read_told, run_pytest
+
+TABLE = """
+[tool.whichline]
+code = ["code_"]
+reference = "solution"
+
+[tool.whichline.names]
+Renamed = "Doubled"
+weight_of_rows = "rows"
+
+[tool.pytest.ini_options]
+"""
+CODE = """
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        rms = x.square().mean(-1, keepdim=True).sqrt()
+        return x / rms + self.gain
+
+
+class Pair(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = Scale(width)
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(self.scale(x))
+
+
+class Positions(nn.Module):
+    def __init__(self, width, longest):
+        super().__init__()
+        rates = 10.0 ** torch.arange(width)
+        self.register_buffer("table", torch.outer(torch.arange(longest), rates).cos())
+
+    def forward(self, x):
+        return x + self.table[: len(x)]
+
+
+class Momentum(torch.optim.Optimizer):
+    def __init__(self, params, lr, momentum):
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                before = self.state[p].get("v", torch.zeros_like(p))
+                v = (1 - group["momentum"]) * before + p.grad
+                self.state[p]["v"] = v
+                p -= group["lr"] * v
+
+
+class Decay:
+    def __init__(self, start, rate):
+        self.start, self.rate = start, rate
+        self.calls = 0
+
+    def step(self):
+        self.calls += 1
+        factor = self.rate ** (self.calls + 1)
+        return self.start * factor
+
+
+class Renamed(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.columns = nn.Parameter(torch.ones(width))
+        self.weight_of_rows = nn.Parameter(torch.ones(width, 1))
+
+    def forward(self, x):
+        return x * self.columns - self.weight_of_rows
+
+
+class Short(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * self.weight
+
+
+class Right(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.weight * x
+
+
+class Words:
+    def __init__(self, separator):
+        self.separator = separator
+
+    def join(self, words):
+        if not words:
+            return ""
+        return self.separator.join(words[1:])
+"""
+SOLUTION = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(size))
+
+    def forward(self, x):
+        root = (x * x).mean(dim=-1, keepdim=True) ** 0.5
+        return x / root * self.weight
+
+
+class Pair(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm, self.mix = Scale(size), nn.Linear(size, size)
+
+    def forward(self, x):
+        normed = self.norm(x)
+        return F.linear(normed, self.mix.weight, self.mix.bias)
+
+
+class Positions(nn.Module):
+    def __init__(self, size, count):
+        super().__init__()
+        frequencies = 1 / 10.0 ** torch.arange(size)
+        self.waves = torch.cos(torch.arange(count)[:, None] * frequencies)
+
+    def forward(self, x):
+        return self.waves[: x.shape[0]] + x
+
+
+class Momentum(torch.optim.Optimizer):
+    def __init__(self, params, lr, momentum):
+        super().__init__(params, dict(lr=lr, momentum=momentum))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if "velocity" not in state:
+                    state["velocity"] = torch.zeros_like(p)
+                state["velocity"].mul_(group["momentum"]).add_(p.grad)
+                p.sub_(state["velocity"], alpha=group["lr"])
+
+
+class Decay:
+    def __init__(self, first, ratio):
+        self.now, self.ratio = first, ratio
+
+    def step(self):
+        self.now = self.now * self.ratio
+        return self.now
+
+
+class Doubled(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.rows, self.columns = nn.Parameter(torch.ones(size, 1)), nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        wide = x * self.columns
+        return wide * self.rows
+
+
+class Short(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return x * self.weight + self.bias
+
+
+class Right(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.gain = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x):
+        return x * self.gain
+
+
+class Words:
+    def __init__(self, between):
+        self.between = between
+
+    def join(self, words):
+        return self.between.join(words)
+"""
+TESTS = """
+import pytest
+import torch
+
+import code_ as code
+
+
+@pytest.fixture
+def x():
+    return torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
+
+
+def test_pair(x):
+    pair = code.Pair(3)
+    pair.scale.gain.data = torch.tensor([1.0, 2.0, -1.0])
+    expected = pair.linear(torch.nn.functional.rms_norm(x, (3,), pair.scale.gain))
+    assert torch.allclose(pair(x), expected)
+
+
+def test_positions(x):
+    assert torch.allclose(code.Positions(3, 8)(x)[2, 1] - x[2, 1], torch.tensor(0.2).cos())
+
+
+def train(kind, x, **settings):
+    p = torch.nn.Parameter(x.clone())
+    optimizer = kind([p], lr=0.3, momentum=0.9)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (p**2).sum().backward()
+        optimizer.step()
+    return p.detach()
+
+
+def test_momentum(x):
+    assert torch.allclose(train(code.Momentum, x), train(torch.optim.SGD, x))
+
+
+def test_decay():
+    decay = code.Decay(8.0, 0.5)
+    assert [decay.step(), decay.step()] == [4.0, 2.0]
+
+
+def test_renamed(x):
+    layer = code.Renamed(3)
+    layer.weight_of_rows.data = x[:1].T
+    layer.columns.data = x[1]
+    assert torch.allclose(layer(x), x * x[1] * x[0][:, None])
+
+
+def test_short(x):
+    assert torch.equal(code.Short(3)(x), x + 1)
+
+
+def test_right(x):
+    assert torch.equal(code.Right(3)(x), x + 1)
+
+
+def test_words():
+    assert code.Words("-").join(["a", "b", "c"]) == "a-b-c"
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("objects")
+    for name, text in {
+        "pyproject.toml": TABLE,
+        "code_.py": CODE,
+        "solution.py": SOLUTION,
+        "test_code.py": TESTS,
+    }.items():
+        (folder / name).write_text(text)
+    run_pytest(folder, "--junitxml=report.xml")
+    return read_told(folder / "report.xml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "place", "said"),
+    [
+        ("test_pair", "return x / rms + self.gain", "Expected the reference's `x / root * self.weight`"),
+        ("test_positions", "rates = 10.0 ** torch.arange(width)", "`frequencies` in Positions.__init__ here"),
+        ("test_momentum", 'v = (1 - group["momentum"]) * before + p.grad', "the failing test passes."),
+        ("test_renamed", "return x * self.columns - self.weight_of_rows", "With the answer here"),
+    ],
+)
+def test_the_line_in_a_method_or_a_constructor(told: dict[str, str], test: str, place: str, said: str) -> None:
+    assert place in told[test].split("\n")[1]
+    assert said in told[test]
+    assert "the failing test passes." in told[test]
+
+
+@pytest.mark.slow
+def test_a_counter_of_an_object_is_followed(told: dict[str, str]) -> None:
+    assert "in Decay.step" in told["test_decay"]
+
+
+@pytest.mark.slow
+def test_the_line_that_returns_another_text(told: dict[str, str]) -> None:
+    assert told["test_words"].strip() == (
+        "code_.py:96, in Words.join\n"
+        "    return self.separator.join(words[1:])\n"
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "Call 1 of code_.Words.join gives 'b-c', and the reference 'a-b-c'."
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("test_short", "cannot be compared: the reference's parameter bias is none of its own."),
+        (
+            "test_right",
+            "All calls of this test give what the reference gives, but for rounding: code_.Right.forward (1).",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(told: dict[str, str], test: str, said: str) -> None:
+    assert said in told[test]
