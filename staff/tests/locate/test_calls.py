@@ -168,3 +168,26 @@ def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
     monkeypatch.setattr("whichline.locate.calls.judge", fail)
     with pytest.raises(KeyError, match="judge"):
         find_alone(ATTENTION, NO_SCALE)
+
+
+def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -> None:
+    """With the wrong axis a softmax gets slices of nothing but −inf, which no test of its own has."""
+    own = (
+        "def run_softmax(in_features, dim):\n    x = in_features",
+        "def run_softmax(in_features, dim):\n    return soft(in_features, dim)\n\n\n"
+        "def soft(in_features, dim):\n    x = in_features",
+    )
+    unguarded = (
+        ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", ""),
+        ("e / torch.where(total == 0, 1.0, total)", "e / total"),
+    )
+    called = (
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        "scores = scores_of(Q.to(wide), K.to(wide), mask)\n"
+        "    if mask is not None:\n"
+        "        scores = scores_of(Q.to(wide), K.to(wide), mask | ~mask.any(-1, keepdim=True))\n"
+        "    weights = soft(scores, 1)\n"
+        "    weights = weights if mask is None else weights * mask.any(-1, keepdim=True)",
+    )
+    found = find_alone(ATTENTION, own, *unguarded, called)
+    assert [each for each in list_marks(found) if "soft" in each] == ["soft(scores, 1)"]
