@@ -9,7 +9,7 @@ from whichline.engine.case import load_case
 from whichline.engine.errors import StudentRaised
 from whichline.engine.failure import Failure, describe, shapes
 from whichline.engine.result import Check
-from whichline.plugin import Text
+from whichline.checking.text import Text
 
 LINEAR = """
 import torch

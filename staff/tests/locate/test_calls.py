@@ -199,3 +199,26 @@ def test_a_helper_that_gets_the_inputs_first_does_not_do_the_work_of_the_adapter
 ) -> None:
     """In 22, `up(in_features)`; in 14 the maximum, in 27 the scores, in 29 the mask; nothing in 36, `up(V)`."""
     assert [x.line for x in told(["softmax", ATTENTION], *HELPED, *edits) if x.code] == lines
+
+
+def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -> None:
+    """With the wrong axis a softmax gets slices of nothing but −inf, which no test of its own has."""
+    own = (
+        "def run_softmax(in_features, dim):\n    x = in_features",
+        "def run_softmax(in_features, dim):\n    return soft(in_features, dim)\n\n\n"
+        "def soft(in_features, dim):\n    x = in_features",
+    )
+    unguarded = (
+        ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", ""),
+        ("e / torch.where(total == 0, 1.0, total)", "e / total"),
+    )
+    called = (
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        "scores = scores_of(Q.to(wide), K.to(wide), mask)\n"
+        "    if mask is not None:\n"
+        "        scores = scores_of(Q.to(wide), K.to(wide), mask | ~mask.any(-1, keepdim=True))\n"
+        "    weights = soft(scores, 1)\n"
+        "    weights = weights if mask is None else weights * mask.any(-1, keepdim=True)",
+    )
+    found = find_alone(ATTENTION, own, *unguarded, called)
+    assert [each for each in list_marks(found) if "soft" in each] == ["soft(scores, 1)"]

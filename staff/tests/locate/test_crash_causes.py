@@ -153,7 +153,29 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ("angles = torch.arange(longest, ", "rows = torch.arange(longest - 1, "),
             ("[:, None] * freq", "\n        angles = rows[:, None] * freq"),
         ],
-        "The size 10 comes from line 39, `torch.arange(longest - 1, dtype=torch.float64)`.",
+        "The size 10 comes from line 39, `longest - 1`.",
+    ),
+    "a table that gets a length that is too short": (
+        ROPE,
+        [(TURN, "    return Rotation(d_k, theta, max_seq_len - 1)(in")],
+        "The size 10 comes from line 52, `max_seq_len - 1`.",
+    ),
+    "heads that are not joined before a function that was called before": (
+        HEADS,
+        [
+            ("def attend_by_heads", "def project(each, w):\n    return each @ w.T\n\n\ndef attend_by_heads"),
+            ("x @ w.T, ", "project(x, w), "),
+            (
+                f"    return {MERGE} @ weights[3].T",
+                "    moved = heads.transpose(-3, -2)\n    return project(moved, weights[3])",
+            ),
+        ],
+        "since line 66, `heads.transpose(-3, -2)`.",
+    ),
+    "an axis that positions get in the wrong place": (
+        HEADS,
+        [("positions.unsqueeze(-2) if", "positions.unsqueeze(0) if")],
+        "since line 85, `positions.unsqueeze(0)`.",
     ),
     "a view of what was transposed before": (
         HEADS,

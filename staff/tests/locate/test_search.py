@@ -100,3 +100,25 @@ def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find
     (finding,) = find_alone(MULTIHEAD, split)
     assert (list_marks([finding]), finding.line) == (["x @ weights[1].T"], 59)
     assert finding.said == ("Expected the values; found the keys.",)
+
+
+def test_a_number_that_others_could_replace_as_well_is_not_told(find_alone: Explain) -> None:
+    """The last block of keys is left out unless it is full: a bound that is d_k, by chance, takes in enough of them."""
+    left_out = ("for j in range(0, keys, size):", "for j in range(0, keys - size + 1, size):")
+    found = find_alone("blockwise_attention", left_out)
+    assert not [each.said for each in found if "d_k" in each.said[0]]
+
+
+def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> None:
+    """One projection for all three: also where the wrong one of them is rotated after that."""
+    fused = (
+        f"q, k, v = ({SPLIT})",
+        """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
+    q = rearrange(fused[..., :d], "... n (h d) -> ... h n d", h=num_heads)
+    k = rearrange(fused[..., 2 * d :], "... n (h d) -> ... h n d", h=num_heads)
+    v = rearrange(fused[..., d : 2 * d], "... n (h d) -> ... h n d", h=num_heads)""",
+    )
+    (finding,) = find_alone(MULTIHEAD, fused)
+    assert list_marks([finding]) == ["fused[..., 2 * d :]"]
+    assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
+    assert finding.likewise == (finding.line + 1,)

@@ -16,6 +16,7 @@ from whichline.engine.compare import WrongAnswer, same
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.calls import judge_calls
+from whichline.locate.causes import is_by_chance
 from whichline.locate.found import Found, is_plain, join_patches
 from whichline.locate.options import HALF
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
@@ -55,6 +56,8 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
         more = _locate(runner, adapters, failing, most)
         if more[0] or not runner.is_spent:
             return more
+    if any(is_by_chance(Experiment(plain, passing), each.trace, each.patch) for each in found):
+        return [], right
     is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
     return (found if is_enough or len(found) == 1 else []), right
 
@@ -78,7 +81,13 @@ def _locate(
     left = [test for test in failing if not experiment.run(test).passed] if found else failing
     own = Search(Experiment(runner, left)).find(most) if left else []
     runner.lent = right
+    found = [each for each in found if _is_computed(runner, failing, each)]
     return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right
+
+
+def _is_computed(runner: Runner, failing: Sequence[Test], found: Found) -> bool:
+    """Tell whether a failing test computes a place: the adapter of an inner call does not run in the outer one."""
+    return any(next(iter(found.patch)) in runner.look(test).values for test in failing)
 
 
 def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Found]) -> list[Found]:

@@ -164,9 +164,9 @@ def list_instead(trace: Trace, root: Expression) -> Iterator[Options]:
 
 
 def list_swaps(trace: Trace) -> Iterator[Options]:
-    """Two values that are unpacked, each in the place of its sibling: `q, v, k = x.chunk(3)`."""
-    unpacked = [place for place in trace.places if place.is_unpacked]
-    known = {place: option for place in unpacked if (option := find_what_is(trace, place))}
+    """Two parts of one value, each in the place of its sibling: `q, v, k = x.chunk(3)`, `k = x[2]` and `v = x[1]`."""
+    parts = [place for place in trace.places if place.is_unpacked or isinstance(place.node, ast.Subscript)]
+    known = {place: option for place in parts if (option := find_what_is(trace, place))}
     for place, option in known.items():
         for sibling in list_siblings(trace, place):
             others = [each for each, other in known.items() if other.names == sibling.names]

@@ -18,7 +18,7 @@ from whichline.locate.candidates import (
     list_swaps,
 )
 from whichline.locate.difference import find_other
-from whichline.locate.options import Option, Options, list_options
+from whichline.locate.options import Option, Options, list_options, list_shifted
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
 from whichline.locate.trace import Trace
@@ -43,8 +43,9 @@ def follow_constructors(experiment: Experiment, trace: Trace, place: Expression,
 def find_cause(experiment: Experiment, trace: Trace, root: Expression, wanted: Option) -> Options | None:
     """Find a number, or an operand that lacks a step, with which the root is what it should be and all tests pass."""
     mends = partial(_mends, experiment, root, wanted)
-    if number := next(filter(mends, list_numbers(trace, root)), None):
-        return number
+    for number in filter(mends, list_numbers(trace, root)):
+        if not any(map(mends, list_shifted(number))):
+            return number
     missing = (each for each in list_missing(trace, root) if next(iter(each.values())).names != wanted.names)
     if not (change := next(filter(mends, missing), None)):
         return None
@@ -85,6 +86,11 @@ def find_common_cause(
             if is_known(experiment, change):
                 return trace, change
     return None
+
+
+def is_by_chance(experiment: Experiment, trace: Trace, change: Options) -> bool:
+    """Tell whether a number is put in the first place of a change, and another one makes all tests pass as well."""
+    return trace.is_number(next(iter(change))) and any(map(experiment.all_pass, list_shifted(change)))
 
 
 def is_known(experiment: Experiment, change: Options) -> bool:

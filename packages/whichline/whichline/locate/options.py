@@ -36,6 +36,7 @@ class Option:
         is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
             block stands for a loop that has another way with the first one.
         is_low: whether a very low number is put for −inf.
+        shift: what is added to a number, to see whether another one does as well.
         adapter: whose reference has the steps, if that is another than the one that is called.
         kinds: of what it is and of what belongs there, two counterparts; then whatever the expression is for the
             former, in another test the turned keys, is exchanged for what that is for the latter.
@@ -46,6 +47,7 @@ class Option:
     is_sliced: bool = False
     is_series: bool = False
     is_low: bool = False
+    shift: int = 0
     adapter: str = ""
     kinds: tuple[str, str] | None = None
 
@@ -223,6 +225,12 @@ def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
     return [name for name in list_series(steps, step.series) if steps[name].turns[0] >= step.turns[0]]
 
 
+def list_shifted(change: Options) -> list[Options]:
+    """The same change with the next numbers in its first place: they do as well if the right one is so by chance."""
+    place, option = next(iter(change.items()))
+    return [{**change, place: replace(option, shift=shift)} for shift in (1, -1)]
+
+
 def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
     """The name of the step that is put in the n-th time, or ""."""
     names: Sequence[str] = option.names
@@ -248,7 +256,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         numbers = step.value.tensor.flatten()
         if option.is_sliced and time >= len(numbers):
             return None
-        number = float(numbers[time if option.is_sliced else 0])
+        number = float(numbers[time if option.is_sliced else 0]) + option.shift
         return int(number) if isinstance(value, int) and number.is_integer() else number
     new = step.graft()
     if not isinstance(new, Tensor):

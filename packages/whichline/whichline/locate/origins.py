@@ -3,6 +3,7 @@
 import ast
 import re
 
+import torch
 from torch import Tensor
 
 from whichline.engine.exception_report import ExceptionReport
@@ -39,16 +40,21 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())
         tables = [place for place in read if trace.objects[place][0].shape[axis : axis + 1] == (size,)]
-        begins = [since for place in tables[:1] if (since := _follow(trace, place, size)) and since != followed[0][1]]
-        told += [_say(tables[0], since, trace, size, runner) for since in begins]
+        begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
+        numbers = [each for since in begins for each in trace.made_of(since) if _is_number(trace, each, size)]
+        begins = [*map(trace.origin, numbers)] or [each for each in begins if each != followed[0][1]]
+        told += [_say(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(told)][:MOST]
 
 
 def _is_as_known(trace: Trace, place: Expression) -> bool:
     """Tell whether a tensor is a step, or came in, in the very shape of that."""
-    match, value = trace.match(place), trace.objects[place][0]
-    known = trace.known.values.get(match.names[0]) if match else None
-    return known is not None and known.tensor.shape == value.shape
+    value, found = trace.objects[place][-1], trace.find(trace.values[place][-1])
+    return bool(found) and found[0] in trace.known.values and trace.known.values[found[0]].tensor.shape == value.shape
+
+
+def _is_number(trace: Trace, place: Expression, number: int) -> bool:
+    return trace.is_number(place) and number in trace.objects[place]
 
 
 def describe_changes(runner: Runner, test: Test, message: str) -> list[str]:
@@ -73,7 +79,7 @@ def _is_in_place(node: ast.AST) -> bool:
 
 
 def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
-    what = _property(trace.objects[place][0], kind)
+    what = _property(trace.objects[place][-1], kind)
     where = (
         f"line {since.line}" if since.file == place.file else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     )
@@ -85,16 +91,16 @@ def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, ru
 
 
 def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | None:
-    """The expression that first had the shape, or the dtype, of what a name stands for; None if that came in.
+    """The expression that first had the shape, or the dtype, of what a name stood for last; None if that came in.
 
     If it is made of several that are alike, the expression is the one that these have in common.
     """
-    values = trace.objects[place]
-    if len(values) != 1 or not isinstance(values[0], Tensor) or (kind == LYING and values[0].is_contiguous()):
+    value = trace.objects[place][-1]
+    if not isinstance(value, Tensor) or (kind == LYING and value.is_contiguous()):
         return None
-    wanted = _property(values[0], kind)
+    wanted = _property(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
-    made, todo = None, {trace.origin(place)}
+    made, todo = None, {trace.origin(place, -1)}
     while todo:
         last = max(todo, key=number.__getitem__)
         if isinstance(last.node, ast.Name):
@@ -102,11 +108,20 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             return None if came_in and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
         alike = [each for each in trace.made_of(last) if wanted in (_property(x, kind) for x in trace.objects[each])]
+        if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
+            alike, wanted = indices, _property(trace.objects[indices[0]][-1], kind)
         before = {each for each in map(trace.origin, alike) if number[each] < number[last]}
         if not before:
             break
         todo = todo - {last} | before
     return None if made is place else made
+
+
+def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:
+    """The tensor by which a table is read: a shape begins with its axes."""
+    operands = trace.made_of(place) if isinstance(place.node, ast.Subscript) else []
+    tensors = [(each, x) for each in operands if isinstance(x := trace.objects[each][-1], Tensor)]
+    return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
 
 
 def _property(x: object, kind: str | int) -> object:

@@ -16,7 +16,13 @@ from torch import Tensor
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates
-from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, follow_constructors
+from whichline.locate.causes import (
+    find_cause,
+    find_cause_in_most,
+    find_common_cause,
+    follow_constructors,
+    is_by_chance,
+)
 from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, list_explained, rank
 from whichline.locate.options import Option, Options, name_at
@@ -204,10 +210,12 @@ class Search:
         def explains(then: Trace) -> bool:
             return then.passed and place in then.values and self._is_made_of_right(then, place)
 
-        tests = self.experiment.failing
-        explained = tuple(test.name for test in tests if self.experiment.see(test, change, what, explains))
+        tests = [test for test in self.experiment.failing if self.experiment.see(test, change, what, explains)]
         trace = trace or self.trace_of(place)
-        return Found(change, trace, compare(trace, change), explained) if explained else None
+        is_part = len(tests) < len(self.experiment.failing)
+        if not tests or (is_part and is_by_chance(self.experiment.only(tests), trace, change)):
+            return None
+        return Found(change, trace, compare(trace, change), tuple(test.name for test in tests))
 
     def _refine(self, proved: Found) -> Found:
         """Find the cause of what was proved, and the words for it."""

@@ -162,18 +162,18 @@ class Trace:
         look(place.node)
         return found
 
-    def origin(self, place: Expression) -> Expression:
+    def origin(self, place: Expression, time: int = 0) -> Expression:
         """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
-        if given := self.find_given(place):
+        if given := self.find_given(place, time):
             return self.origin(given)
-        wanted = self.objects[place][0]
+        wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
             return value is wanted or (
                 isinstance(value, int | float) and isinstance(wanted, int | float) and value == wanted
             )
 
-        for before in self.places[: self.places.index(place)]:
+        for before in self.places if time else self.places[: self.places.index(place)]:  # what is read again later
             is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
             if not is_here or before.is_read or not any(map(is_it, self.objects[before])):
                 continue

@@ -1,8 +1,8 @@
 """Find the student's function that does the work of an adapter, and where it gets the adapter's arguments.
 
-A lesson is a call of the adapter. The function is the first of the student's own that receives all tensors of the call,
-and returns the numbers that the adapter returns: a helper that gets them before it returns something else. The adapter's
-other arguments are found among its arguments, or among those of the constructor of its `self`.
+A lesson is a call of the adapter. The function is the first of the student's own that receives all tensors of the call
+and returns the numbers that the adapter returns. A helper that gets the tensors first returns something else. The
+adapter's other arguments are found among its arguments, or among those of the constructor of its `self`.
 """
 
 import sys
@@ -99,9 +99,8 @@ class Lesson:
     def _find_in_constructor(self, made: Any) -> dict[str, Source]:
         """Find plain arguments of the adapter, except sizes of tensors, among those of an object's constructor."""
         tensors = [value for value in self._arguments.values() if isinstance(value, Tensor)]
-        sizes = {
-            size for each in tensors for size in each.shape
-        }  # sizes may differ between calls: one layer may do the work of three
+        # These may differ between calls: one layer may do the work of three.
+        sizes = {size for each in tensors for size in each.shape}
         plain = {
             name: value
             for name, value in self._arguments.items()
