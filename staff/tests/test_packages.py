@@ -2,8 +2,11 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,8 @@ OF_ONE = re.compile(
 # Names of torch's own, and of the assignment that `new-assignment` writes.
 ALLOWED = ("flex_attention",)
 DISTRIBUTIONS = {"_pytest": "pytest", "yaml": "pyyaml"}  # that have another name than their module
+OLD_WORDS = {"way", "told", "lent", "room", "works", "asks", "said", "made"}  # the glossary has better ones
+SENTENCES = ROOT / "staff/tests/locate/constructs"  # programs that are named by sentences, as tests are
 
 
 @pytest.mark.parametrize("package", ["whichline/whichline", "grader/whichline_grader"])
@@ -50,3 +55,27 @@ def test_a_package_declares_whatever_it_imports_and_has_the_license(name: str) -
     others = {each.partition(".")[0] for each in imported} - sys.stdlib_module_names - {package}
     assert {DISTRIBUTIONS.get(each, each) for each in others} <= declared
     assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+def list_names(path: Path) -> Iterator[str]:
+    """List the names of a module, its classes and its functions, but for tests, which are sentences."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("test_"):
+            yield node.name
+
+
+def find_old_words(name: str) -> set[str]:
+    return OLD_WORDS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
+
+
+def test_no_name_has_an_old_word() -> None:
+    files = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / file for file in files.split() if SENTENCES not in (ROOT / file).parents]
+    found = [f"{path.relative_to(ROOT)}: {name}" for path in paths for name in list_names(path) if find_old_words(name)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_a_name_is_split_into_words() -> None:
+    assert [*map(find_old_words, ("_list_told", "StaffRoom", "is_made_of"))] == [{"told"}, {"room"}, {"made"}]
+    assert not any(map(find_old_words, ("always", "threshold", "network_status", "Placement")))
