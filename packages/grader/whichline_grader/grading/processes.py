@@ -28,11 +28,11 @@ from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Result, result_from_json
 from whichline_grader.grading.graded import Notes, notes_from_json
 from whichline_grader.sandbox.confinement import (
-    Achieved,
     Layer,
     Process,
     Sandbox,
     SandboxError,
+    SandboxReport,
     Starting,
     begin,
     finish,
@@ -84,7 +84,7 @@ class NoSandbox(Sandbox):
     """Where submissions are judged by what they have answered: it gives no worker."""
 
     def __init__(self) -> None:
-        self.achieved, self.advisor = Achieved("none", ()), None
+        self.achieved, self.advisor = SandboxReport("none", ()), None
 
     def fork(self, *_: object, **__: object) -> Process:
         raise SandboxError("its answers do not hold all that it is asked; `grade` without --answers asks it here")
