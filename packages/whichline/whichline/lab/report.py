@@ -99,7 +99,7 @@ def _show_line(line: Line, margin: int) -> Text:
 def _describe_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]:
     """Tell what came out in a line, the first time that it was wrong, and which step it is; its numbers but once."""
     for place in line.places:
-        match, time = trace.match(place), trace.first_wrong(place)
+        match, time = trace.match(place), trace.find_first_wrong(place)
         name = match.names[min(time, len(match.names) - 1)].replace("a size", "") if match else ""
         times, time = len(trace.objects[place]), time - len(trace.value(place))  # the last time is −1
         x, kept = trace.objects[place][time], trace.values[place][time]

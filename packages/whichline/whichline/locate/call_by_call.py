@@ -107,7 +107,7 @@ def is_explained(then: Trace, found: Sequence[Found]) -> bool:
     The operands of an inner call were held against the reference of that call.
     """
     own = [each.place for each in found if not each.option.adapter and each.place in then.values]
-    return all(then.is_made_of_right(place, True, not isinstance(place.node, ast.Call)) for place in own)
+    return all(then.has_right_operands(place, True, not isinstance(place.node, ast.Call)) for place in own)
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:

@@ -63,7 +63,7 @@ class Candidates:
 
 def list_exchanges(trace: Trace, root: Expression) -> Iterator[Options]:
     """Two operands of a root that are one thing for two counterparts, each in the place of the other."""
-    operands = [(each, option) for each in trace.made_of(root) if (option := find_what_is(trace, each))]
+    operands = [(each, option) for each in trace.list_operands(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
             if one.is_like(other) and not _is_unpacked_as(trace, first, other):
@@ -127,21 +127,21 @@ def list_numbers(trace: Trace, root: Expression) -> Iterator[Options]:
     for operand in list_upstream(trace, root):
         if trace.is_number(operand) and trace.match(operand) and not operand.is_read:
             for option in list_options(trace, operand):
-                yield from ({place: option} for place in dict.fromkeys((trace.origin(operand), operand)))
+                yield from ({place: option} for place in dict.fromkeys((trace.find_origin(operand), operand)))
 
 
 def list_missing(trace: Trace, root: Expression) -> Iterator[Options]:
     """Steps that may be missing where the operands of a root are, or were made; and the same in two operands."""
-    operands = trace.made_of(root)
+    operands = trace.list_operands(root)
     for operand in operands:
         siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
         for option in dict.fromkeys((*siblings, *list_later(trace, operand, NEXT))):
-            yield from ({place: option} for place in dict.fromkeys((trace.only_origin(operand), operand)))
+            yield from ({place: option} for place in dict.fromkeys((trace.find_sole_origin(operand), operand)))
     for i, first in enumerate(operands):
         for second in operands[i + 1 :]:
             for option in list_later(trace, first, NEXT):
                 alike = [each for each in list_later(trace, second, NEXT) if each.is_like(option)]
-                places = trace.origin(first), trace.origin(second)
+                places = trace.find_origin(first), trace.find_origin(second)
                 one, other = places if places[0] is not places[1] else (first, second)
                 yield from ({one: option, other: each} for each in alike)
 
@@ -183,11 +183,11 @@ def count_missing(trace: Trace, change: Options) -> tuple[int, bool]:
 
 def list_upstream(trace: Trace, root: Expression, most: int = 40) -> list[Expression]:
     """List what an expression is made of, the nearest first, through names to where these were made."""
-    found = dict.fromkeys(each for each in (trace.origin(root),) if each is not root)
+    found = dict.fromkeys(each for each in (trace.find_origin(root),) if each is not root)
     todo = [root, *found]
     while todo and len(found) < most:
-        for operand in trace.made_of(todo.pop(0)):
-            for each in (operand, trace.origin(operand)):
+        for operand in trace.list_operands(todo.pop(0)):
+            for each in (operand, trace.find_origin(operand)):
                 if each not in found:
                     found[each] = None
                     todo.append(each)

@@ -30,8 +30,8 @@ ROOTS = 2  # in which a missing step is looked for
 
 def follow_constructors(experiment: Experiment, trace: Trace, place: Expression, option: Option) -> Options:
     """Find the end of what a constructor begins, `torch.ones(n, n).tril(1)`, where the same step is proved."""
-    while trace.is_maker(place):
-        around = [each for each in trace.places if place in trace.made_of(each) and not trace.is_right(each)]
+    while trace.is_constructor(place):
+        around = [each for each in trace.places if place in trace.list_operands(each) and not trace.is_right(each)]
         options = [each for outer in around[:1] for each in list_options(trace, outer) if each.names == option.names]
         proved = [each for each in options if experiment.all_pass({around[0]: each})]
         if not proved:
@@ -134,12 +134,12 @@ def _follow_siblings(trace: Trace, change: Options, mends: Callable[[Options], b
     """Find where the keys came in the place of the values: `v = x @ wk.T`."""
     further = None
     while True:
-        operands = [each for each in trace.made_of(trace.origin(next(iter(change)))) if each not in change]
+        operands = [each for each in trace.list_operands(trace.find_origin(next(iter(change)))) if each not in change]
         changes: Iterator[Options] = (
             {place: sibling}
             for each in operands
             for sibling in list_siblings(trace, each)
-            for place in dict.fromkeys((trace.only_origin(each), each))
+            for place in dict.fromkeys((trace.find_sole_origin(each), each))
         )
         if not (found := next(filter(mends, changes), None)):
             return further

@@ -85,12 +85,12 @@ def _find_different(trace: Trace, place: Expression, option: Option) -> int:
             break
         if not is_near(value, right.detach()):
             return time
-    return min(trace.first_wrong(place), len(values) - 1)
+    return min(trace.find_first_wrong(place), len(values) - 1)
 
 
 def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bool:
     """Tell whether what should come out of an expression is what goes in."""
-    for operand in trace.made_of(place):
+    for operand in trace.list_operands(place):
         values = trace.value(operand)
         value = values[min(time, len(values) - 1)]
         if isinstance(value, Tensor) and value.ndim and value.shape == right.shape and is_near(value, right.detach()):

@@ -95,7 +95,7 @@ def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
             right = f"With `{other}` in the dtype of the inputs"
             return describe_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
     passing = experiment.list_passing({place: _cast})
-    is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.made_of(place))
+    is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.list_operands(place))
     said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{dtype_name(came)} "
     said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
     right = "With the dtype of the inputs here"
@@ -111,7 +111,7 @@ def _is_same_in(trace: Trace, operand: Expression, place: Expression, dtype: tor
 def _list_meetings(trace: Trace, dtype: torch.dtype) -> Iterator[tuple[Expression, list[Expression]]]:
     """The expressions in which something of the dtype of the inputs meets something wider."""
     for place in trace.places:
-        operands = [each for each in trace.made_of(place) if is_float(trace.objects[each][0])]
+        operands = [each for each in trace.list_operands(place) if is_float(trace.objects[each][0])]
         dtypes = {trace.objects[each][0].dtype for each in operands}
         wide = [each for each in operands if trace.objects[each][0].dtype.itemsize > dtype.itemsize]
         if dtype in dtypes and wide and is_computed(place):
@@ -208,7 +208,7 @@ def _list_narrow(trace: Trace, wide: torch.dtype) -> list[Expression]:
             continue
         if id(value) in narrow or any(find_layout(as_value(value), x, exactly=True) is not None for x in given):
             continue
-        if not any(id(trace.objects[each][0]) in narrow for each in trace.made_of(place)):
+        if not any(id(trace.objects[each][0]) in narrow for each in trace.list_operands(place)):
             found.append(place)
         narrow.add(id(value))
     return found
@@ -224,15 +224,15 @@ def _is_narrow(value: Any, wide: torch.dtype) -> bool:
 def _widen(runner: Runner, trace: Trace, place: Expression, wide: torch.dtype) -> Change:
     """Put what a cast is made of, or the step that an expression is, or its value in a wider dtype."""
     value = trace.objects[place][0]
-    made_of = [
+    operands = [
         each
-        for each in trace.made_of(place)
+        for each in trace.list_operands(place)
         if isinstance(x := trace.objects[each][0], Tensor)
         and x.shape == value.shape
         and not _is_narrow(x, wide)
         and find_layout(as_value(value), as_value(x)) == tuple(range(value.ndim))
     ]
-    as_operand = put_operand(runner, made_of[0]) if made_of and value.numel() > 1 else None
+    as_operand = put_operand(runner, operands[0]) if operands and value.numel() > 1 else None
     as_step = put_step(trace, place, lambda x: _cast_up(x, wide))
 
     def change(call: Call, time: int, value: Any) -> Any:
@@ -279,7 +279,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         lost = {place: _lose(trace, place) for place in full if is_computed(place)}
         changes: dict[Expression, Change] = {}
         for place, off in lost.items():
-            before = max((lost.get(each, 0.0) for each in trace.made_of(place)), default=0.0)
+            before = max((lost.get(each, 0.0) for each in trace.list_operands(place)), default=0.0)
             if off > max(least, WORSE * before) and (change := put_step(trace, place)):
                 changes[place] = change
         places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})

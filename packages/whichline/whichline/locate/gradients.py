@@ -53,7 +53,7 @@ def find_gradients(experiment: Experiment) -> Finding | None:
             return _describe_cut(experiment, trace, places, cut.get(places[0], lost), passing, is_off=places[0] in off)
     if not missing:
         return _find_bent(experiment, trace)
-    real = [place for place in cut if not trace.is_beginning(place)]
+    real = [place for place in cut if not trace.is_initial_value(place)]
     if len(real) == 1:
         return _describe_cut(experiment, trace, real, cut[real[0]], ())
     copies = _list_copies(trace, missing)
@@ -80,7 +80,7 @@ def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Expression, list[s
         value = trace.objects[place][-1]
         if not is_computed(place) or not (isinstance(value, float) or _has_fractions(value)):
             continue
-        into = {name for each in trace.made_of(place) for name in _reach(trace.objects[each][-1], given)}
+        into = {name for each in trace.list_operands(place) for name in _reach(trace.objects[each][-1], given)}
         if lost := into - _reach(value, given):
             found[place] = sorted(lost)
     return found
@@ -90,7 +90,7 @@ def _list_off(experiment: Experiment, trace: Trace) -> list[Expression]:
     """The expressions that are computed under `no_grad`, without those that others are made of."""
     off: set[Expression] = set()
     experiment.run_anew(trace.test, lambda call, place: None if torch.is_grad_enabled() else off.add(place))
-    inner = {each for place in off if place in trace.values for each in trace.made_of(place)}
+    inner = {each for place in off if place in trace.values for each in trace.list_operands(place)}
     return [
         place
         for place in trace.places
@@ -117,9 +117,9 @@ def _has_fractions(value: Any) -> bool:
 def _join(runner: Runner, trace: Trace, place: Expression) -> Change | None:
     """Put what a detached value is made of in its place, or the step that it is, with its graph."""
     value = trace.objects[place][-1]
-    if place.in_place or not isinstance(value, Tensor) or trace.is_beginning(place):
+    if place.in_place or not isinstance(value, Tensor) or trace.is_initial_value(place):
         return None
-    for operand in trace.made_of(place):
+    for operand in trace.list_operands(place):
         x = trace.objects[operand][-1]
         if isinstance(x, Tensor) and x.requires_grad and x.dtype == value.dtype and torch.equal(x, value):
             return put_operand(runner, operand)
@@ -228,7 +228,7 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
     born = [
         place
         for place in places
-        if _is_nan(trace, place) and not any(map(partial(_is_nan, trace), trace.made_of(place)))
+        if _is_nan(trace, place) and not any(map(partial(_is_nan, trace), trace.list_operands(place)))
     ]
     right = [place for place in places if trace.match(place)]
     most = experiment.runner.runs + MOST_RUNS

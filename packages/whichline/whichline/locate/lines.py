@@ -117,7 +117,7 @@ class MarkedLines:
             return self.trace.is_right(place)
         filled = self.trace.objects[place][-1]
         is_full = any(self.trace.match(each) for each in self.trace.places if filled is self.trace.objects[each][-1])
-        return is_full and all(map(self.trace.is_right, self.trace.made_of(place)))
+        return is_full and all(map(self.trace.is_right, self.trace.list_operands(place)))
 
     @cached_property
     def _wrong(self) -> set[Spot]:
@@ -146,8 +146,8 @@ class MarkedLines:
         for place in self.trace.order:
             time = times[place] = times.get(place, -1) + 1
             key = _identify(self.trace.objects[place][time])
-            made_of = self.trace.made_of(place)
-            now[place] = key in wrong or self._is_wrong(place) or any(now.get(each) for each in made_of)
+            operands = self.trace.list_operands(place)
+            now[place] = key in wrong or self._is_wrong(place) or any(now.get(each) for each in operands)
             if now[place]:
                 found.add(place)
                 wrong |= {key} - {None}

@@ -105,7 +105,7 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
     if value is None:
         return []
     steps = _order_steps(trace, place)
-    if trace.is_number(place) and trace.is_root(place) and not trace.made_of(place):
+    if trace.is_number(place) and trace.is_first_divergence(place) and not trace.list_operands(place):
         return [Option((step.name,), ()) for step in steps if step.name.strip("`") in trace.arguments]
     if not isinstance(value, Tensor):
         times = len(trace.value(place))
@@ -124,13 +124,13 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
 
 def _is_among_whole_numbers(trace: Trace, place: Expression) -> bool:
     """Tell whether a tensor of whole numbers, such as positions, is made of a number."""
-    around = [trace.values[each][0] for each in trace.places if place in trace.made_of(each)]
+    around = [trace.values[each][0] for each in trace.places if place in trace.list_operands(each)]
     return any(isinstance(x, Tensor) and not x.is_floating_point() for x in around)
 
 
 def _order_steps(trace: Trace, place: Expression) -> list[Step]:
     """The steps, from the last one on that the expression is made of."""
-    matches = [trace.match(each) for each in trace.made_of(place)]
+    matches = [trace.match(each) for each in trace.list_operands(place)]
     names = [name for match in matches if match for name in match.names if name in trace.steps]
     firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
     reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]

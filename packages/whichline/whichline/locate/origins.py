@@ -41,8 +41,8 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         axis, size = map(int, short.groups())
         tables = [place for place in read if trace.objects[place][0].shape[axis : axis + 1] == (size,)]
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
-        numbers = [each for since in begins for each in trace.made_of(since) if _is_number(trace, each, size)]
-        begins = [*map(trace.origin, numbers)] or [each for each in begins if each != followed[0][1]]
+        numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
+        begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
         told += [_say(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(told)][:MOST]
 
@@ -100,17 +100,19 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
         return None
     wanted = _property(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
-    made, todo = None, {trace.origin(place, -1)}
+    made, todo = None, {trace.find_origin(place, -1)}
     while todo:
         last = max(todo, key=number.__getitem__)
         if isinstance(last.node, ast.Name):
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
             return None if came_in and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
-        alike = [each for each in trace.made_of(last) if wanted in (_property(x, kind) for x in trace.objects[each])]
+        alike = [
+            each for each in trace.list_operands(last) if wanted in (_property(x, kind) for x in trace.objects[each])
+        ]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
             alike, wanted = indices, _property(trace.objects[indices[0]][-1], kind)
-        before = {each for each in map(trace.origin, alike) if number[each] < number[last]}
+        before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
         if not before:
             break
         todo = todo - {last} | before
@@ -119,7 +121,7 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
 
 def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:
     """The tensor by which a table is read: a shape begins with its axes."""
-    operands = trace.made_of(place) if isinstance(place.node, ast.Subscript) else []
+    operands = trace.list_operands(place) if isinstance(place.node, ast.Subscript) else []
     tensors = [(each, x) for each in operands if isinstance(x := trace.objects[each][-1], Tensor)]
     return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
 

@@ -114,13 +114,13 @@ def _find_source(
     roots = [
         place
         for place in differs
-        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.origin(place) is place))
+        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.find_origin(place) is place))
         and place in one.values
-        and not set(other.made_of(place)) & set(differs)
+        and not set(other.list_operands(place)) & set(differs)
     ]
     inner, outer = [], list[list[Expression]]()
     for place in roots[:MOST]:
-        (outer if any(other.runs_inside(place)) else inner).append([place])
+        (outer if any(other.list_inside(place)) else inner).append([place])
     together = [place for places in inner for place in places]  # a table of cosines and one of sines, kept together
     for places in (*inner, together, *outer):
         with again():
@@ -166,7 +166,7 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
         kept = runner.observed.find_kept()
     if place is None:
         return None
-    place = other.origin(place) if any(other.runs_inside(place)) else place
+    place = other.find_origin(place) if any(other.list_inside(place)) else place
     said = "This value is left over from an earlier call. Run first, the test passes."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
     return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))

@@ -156,11 +156,11 @@ def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
 
 def _describe_operands(trace: Trace, place: Expression, time: int) -> Iterator[str]:
     """What an expression is made of, each operand under the name of the step that it is."""
-    names = {id(each.node): name for each in trace.made_of(place) if (name := _name(trace, each, time))}
+    names = {id(each.node): name for each in trace.list_operands(place) if (name := _name(trace, each, time))}
     node = place.node
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
         yield f"{names[id(node.left)]} {OPERATIONS[type(node.op)]} {names[id(node.right)]}"
-    elif known := [names.get(id(each.node), "") for each in trace.made_of(place) if not trace.is_number(each)]:
+    elif known := [names.get(id(each.node), "") for each in trace.list_operands(place) if not trace.is_number(each)]:
         text = str(place) if len(str(place)) <= WIDTH else f"{str(place)[: WIDTH - 2]} …"
         yield f"`{text}` of {listed(dict.fromkeys(known))}" if all(known) else ""
 

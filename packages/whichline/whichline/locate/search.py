@@ -143,13 +143,13 @@ class Search:
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
         if not roots:
-            roots = [place for place in new if self.traces[0].is_wrong_beginning(place)]
+            roots = [place for place in new if self.traces[0].is_wrong_initial_value(place)]
         self.calls = [place for place in new if place not in roots and self._is_call(place)]
         return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
 
     def _is_root(self, place: Expression) -> bool:
         """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
-        return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
+        return any(place in trace.values and trace.is_first_divergence(place, self.is_loose) for trace in self.traces)
 
     def _is_call(self, place: Expression) -> bool:
         """Tell whether an expression calls a function that is wrong inside; it must not hide what was found before."""
@@ -160,7 +160,7 @@ class Search:
     def trace_of(self, place: Expression) -> Trace:
         """A run in which an expression is a root, or at least computed."""
         runs = [trace for trace in self.traces if place in trace.values]
-        return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
+        return next((trace for trace in runs if trace.is_first_divergence(place, self.is_loose)), runs[0])
 
     # One place.
 
@@ -208,7 +208,7 @@ class Search:
         what = place, self.is_loose, place in self.calls
 
         def explains(then: Trace) -> bool:
-            return then.passed and place in then.values and self._is_made_of_right(then, place)
+            return then.passed and place in then.values and self._has_right_operands(then, place)
 
         tests = [test for test in self.experiment.failing if self.experiment.see(test, change, what, explains)]
         trace = trace or self.trace_of(place)
@@ -231,14 +231,14 @@ class Search:
                 return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
         return found
 
-    def _is_made_of_right(self, then: Trace, place: Expression) -> bool:
-        return then.is_made_of_right(place, self.is_loose, looks_inside=place not in self.calls, may_count=True)
+    def _has_right_operands(self, then: Trace, place: Expression) -> bool:
+        return then.has_right_operands(place, self.is_loose, looks_inside=place not in self.calls, may_count=True)
 
     def _can_go(self, found: Found) -> bool:
         """Tell whether tests pass without a step, which gives back one of the things that go in."""
         place, trace, runner = next(iter(found.patch)), found.trace, self.experiment.runner
-        only = trace.first_wrong(place) if len(trace.value(place)) > 1 else None
-        changes = [{place: put_operand(runner, each, True, only)} for each in trace.made_of(place)]
+        only = trace.find_first_wrong(place) if len(trace.value(place)) > 1 else None
+        changes = [{place: put_operand(runner, each, True, only)} for each in trace.list_operands(place)]
         return any(
             all(self.experiment.run(test, each).passed for test in self._only(found).failing) for each in changes
         )

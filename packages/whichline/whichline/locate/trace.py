@@ -145,7 +145,7 @@ class Trace:
         values = (place for place in self.places if not place.in_place and not callable(self.objects[place][0]))
         return {id(place.node): place for place in values}
 
-    def made_of(self, place: Expression) -> list[Expression]:
+    def list_operands(self, place: Expression) -> list[Expression]:
         """The nearest expressions in an expression, or in a statement."""
         found: list[Expression] = []
 
@@ -162,10 +162,10 @@ class Trace:
         look(place.node)
         return found
 
-    def origin(self, place: Expression, time: int = 0) -> Expression:
+    def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
         if given := self.find_given(place, time):
-            return self.origin(given)
+            return self.find_origin(given)
         wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
@@ -177,7 +177,7 @@ class Trace:
             is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
             if not is_here or before.is_read or not any(map(is_it, self.objects[before])):
                 continue
-            if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
+            if not any(is_it(each) for inner in self.list_operands(before) for each in self.objects[inner]):
                 return before
         return place
 
@@ -225,41 +225,41 @@ class Trace:
     @cached_property
     def inside(self) -> dict[Expression, set[Expression]]:
         """For each call, what ran inside it."""
-        return {place: set(self.runs_inside(place)) for place in self.places if isinstance(place.node, ast.Call)}
+        return {place: set(self.list_inside(place)) for place in self.places if isinstance(place.node, ast.Call)}
 
-    def only_origin(self, place: Expression) -> Expression:
+    def find_sole_origin(self, place: Expression) -> Expression:
         """The expression that made a value, if nothing else reads it; else the place itself."""
-        wanted, origin = self.objects[place][0], self.origin(place)
+        wanted, origin = self.objects[place][0], self.find_origin(place)
         others = [
             inner
             for each in self.places
             if (each.file, each.function) == (place.file, place.function) and not isinstance(each.node, ast.Name)
-            for inner in self.made_of(each)
+            for inner in self.list_operands(each)
             if inner is not place and isinstance(inner.node, ast.Name)
         ]
         return place if any(each is wanted for other in others for each in self.objects[other]) else origin
 
     @cached_property
-    def innocent(self) -> set[Expression]:
+    def intermediates(self) -> set[Expression]:
         """The expressions that are not steps, but of which right things are made."""
         found: set[Expression] = set()
         for place in self.places:
             if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
-                todo = self.made_of(place)
+                todo = self.list_operands(place)
                 while todo:
                     inner = todo.pop()
                     if inner not in self.put:
                         found.add(inner)
-                        todo += self.made_of(inner)
+                        todo += self.list_operands(inner)
         found = {place for place in found if not self.match(place)}
         values = {identify(value) for place in found for value in self.values[place]}
         names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
         return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Expression) -> bool:
-        return bool(self.match(place)) or place in self.innocent
+        return bool(self.match(place)) or place in self.intermediates
 
-    def first_wrong(self, place: Expression) -> int:
+    def find_first_wrong(self, place: Expression) -> int:
         """The first time that an expression is nothing that is known."""
         values = self.value(place)[:MOST_TIMES]
         return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
@@ -301,7 +301,7 @@ class Trace:
         """Tell whether an expression is a number and no tensor."""
         return all(isinstance(value, int | float) for value in self.values[place])
 
-    def runs_inside(self, place: Expression) -> Iterator[Expression]:
+    def list_inside(self, place: Expression) -> Iterator[Expression]:
         """The student's expressions that ran while this one was computed, in functions that it calls."""
         index = self.order.index(place)
         for before in range(index - 1, -1, -1):
@@ -309,15 +309,15 @@ class Trace:
                 return
             yield self.order[before]
 
-    def is_maker(self, place: Expression) -> bool:
+    def is_constructor(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made of numbers alone."""
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
-        return is_call and all(self.is_number(each) for each in self.made_of(place))
+        return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
-    def is_beginning(self, place: Expression) -> bool:
+    def is_initial_value(self, place: Expression) -> bool:
         """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
         called, value = place.called, self.values[place][0]
-        if not called or not (self.is_maker(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
+        if not called or not (self.is_constructor(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
             return False
         if value.numel() < 2 or not (
             value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
@@ -325,50 +325,50 @@ class Trace:
             return False
         return bool((value == value.flatten()[0]).all())
 
-    def is_wrong_beginning(self, place: Expression) -> bool:
+    def is_wrong_initial_value(self, place: Expression) -> bool:
         """Tell whether a loop begins with an expression that is not right."""
-        return place in self.values and self.is_beginning(place) and not self.is_right(place)
+        return place in self.values and self.is_initial_value(place) and not self.is_right(place)
 
     def is_given(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
-        is_held = isinstance(place.node, ast.Attribute) and not self.made_of(place) and not self.is_number(place)
-        return is_held or self.is_maker(place)
+        is_held = isinstance(place.node, ast.Attribute) and not self.list_operands(place) and not self.is_number(place)
+        return is_held or self.is_constructor(place)
 
-    def is_root(self, place: Expression, is_loose: bool = False) -> bool:
+    def is_first_divergence(self, place: Expression, is_loose: bool = False) -> bool:
         """Tell whether an expression is wrong, and made of what is right, or is made of that."""
-        made_of = self.made_of(place)
+        operands = self.list_operands(place)
         if self.is_right(place) or self.values[place][0] is None:
             return False
-        if not made_of and self.is_number(place):
+        if not operands and self.is_number(place):
             return self.is_lost_number(place)
-        if isinstance(place.node, ast.Name) or self.is_beginning(place) or place.is_unset:
+        if isinstance(place.node, ast.Name) or self.is_initial_value(place) or place.is_unset:
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False
         if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
             is_bool = isinstance(self.values[place][0], bool)
             varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop: no size
-            return not is_bool and (varies or all(map(self.is_number, made_of))) and self.is_made_of_right(place)
-        return self.is_made_of_right(place, is_loose)
+            return not is_bool and (varies or all(map(self.is_number, operands))) and self.has_right_operands(place)
+        return self.has_right_operands(place, is_loose)
 
     def is_lost_number(self, place: Expression) -> bool:
         """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
         value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
         is_other = type(value) is float and math.isfinite(value) and bool(given) and value not in given
-        return is_other and self.origin(place) is place
+        return is_other and self.find_origin(place) is place
 
     def _is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
-        return self.is_number(place) or self.is_maker(place) or self.is_beginning(place)
+        return self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
 
     def _is_counted(self, place: Expression) -> bool:
         """Tell whether an expression is whole numbers, such as positions, that are made of nothing that came in."""
         value = self.values[place][0]
         if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
             return False
-        origin = self.origin(place)
+        origin = self.find_origin(place)
         is_made = isinstance(origin.node, ast.Call | ast.BinOp | ast.Subscript)
-        return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.made_of(origin))
+        return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.list_operands(origin))
 
     def is_called_rightly(self, place: Expression) -> bool:
         """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
@@ -379,10 +379,10 @@ class Trace:
             and not self.is_number(place)
             and not self.is_right(place)
             and not self.is_returned(place)
-            and self.is_made_of_right(place, looks_inside=False)
+            and self.has_right_operands(place, looks_inside=False)
         )
 
-    def is_made_of_right(
+    def has_right_operands(
         self, place: Expression, is_loose: bool = False, looks_inside: bool = True, may_count: bool = False
     ) -> bool:
         """Tell whether all is right that an expression is made of, and all that runs inside it.
@@ -390,10 +390,11 @@ class Trace:
         With `is_loose`, what is not a step will do, if that is made of what is right; with `may_count`, so will
         positions that are counted, which are a step in some tests alone.
         """
-        time = self.first_wrong(place)
-        made_of = [each for each in self.made_of(place) if not self._is_constant(each)]
-        made_of = [each for each in made_of if not (may_count and self._is_counted(each))]
-        inside = [each for each in self.runs_inside(place) if not self.is_number(each)] if looks_inside else []
+        time = self.find_first_wrong(place)
+        operands = [each for each in self.list_operands(place) if not self._is_constant(each)]
+        operands = [each for each in operands if not (may_count and self._is_counted(each))]
+        inside = [each for each in self.list_inside(place) if not self.is_number(each)] if looks_inside else []
         return all(
-            self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
+            self.is_right_at(each, time) or (is_loose and self.has_right_operands(self.find_origin(each)))
+            for each in operands
         ) and all(self.is_right(each) for each in inside)

@@ -339,17 +339,17 @@ def _is_answer(found: Found) -> bool:
     place, trace = found.place, found.trace
     if not found.option.names[0].startswith(f"the {ANSWER}"):
         return False
-    made_of = trace.made_of(place)
+    operands = trace.list_operands(place)
     is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1  # it was wrong before, perhaps
-    is_first = trace.is_root(place) or place in trace.list_returned_early()
-    return is_added_to or not made_of or not all(_is_known(trace, each) for each in made_of) or not is_first
+    is_first = trace.is_first_divergence(place) or place in trace.list_returned_early()
+    return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
 def _is_little(trace: Trace, place: Expression) -> bool:
     """Tell whether little speaks for an expression: what is picked or drawn, and a number that is computed once."""
     values = trace.values[place]
     is_count = len(values) == 1 or all(type(x) is int for x in values)
-    return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_maker(place)
+    return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_constructor(place)
 
 
 def _is_known(trace: Trace, place: Expression) -> bool:
@@ -358,8 +358,8 @@ def _is_known(trace: Trace, place: Expression) -> bool:
     if not trace.is_number(place) or match:
         known = trace.known.values.get(match.names[0]) if match and not match.together else None
         is_alike = known is None or sorted(known.tensor.shape) == sorted(getattr(values[0], "shape", ()))
-        return (trace.is_right(place) and is_alike) or trace.is_beginning(place) or trace.is_maker(place)
-    is_constant = not trace.made_of(place) and len(set(values)) == 1 and trace.origin(place) is place
+        return (trace.is_right(place) and is_alike) or trace.is_initial_value(place) or trace.is_constructor(place)
+    is_constant = not trace.list_operands(place) and len(set(values)) == 1 and trace.find_origin(place) is place
     return is_constant or all(type(x) is int for x in values)
 
 
