@@ -71,7 +71,7 @@ def block(x, w, num_heads, theta, eps):
 
 class AdamW(torch.optim.Optimizer):
     def __init__(self, params, lr, betas, eps, weight_decay):
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self):
