@@ -165,7 +165,7 @@ class Paired:
         return made is not None and len(made.calls) < MOST_CALLS and self.has_right
 
     @staticmethod
-    def has_calls_before(parts: Parts) -> bool:
+    def has_calls_before(parts: Mapping[str, Any]) -> bool:
         """Tell whether an object was called before the call that these parts are of."""
         return bool(parts[FORM].get(SELF, {}).get("calls"))
 

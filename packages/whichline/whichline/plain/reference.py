@@ -63,8 +63,10 @@ class PlainCheckpoints(Checkpoints):
     error: Exception | None = None
     outputs: dict[str, Tensor] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
-    taken: dict[str, Step] = field(default_factory=Taken)
     unchanged: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        vars(self)["taken"] = Taken()
 
     def has_run(self, adapter: str) -> bool:
         return adapter.rpartition(".")[2] in self.functions
