@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from whichline.checking.text import Text
 from whichline.engine.case import load_case
 from whichline.engine.errors import StudentRaised
 from whichline.engine.failure import Failure, describe, shapes
 from whichline.engine.result import Check
-from whichline.plugin import Text
 
 LINEAR = """
 import torch
