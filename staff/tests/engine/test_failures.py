@@ -207,6 +207,7 @@ def test_a_place_in_the_function_of_another_problem_is_told(student: Student) ->
     assert re.findall(r"^=+ What your code does: (\w+) =+$", output, re.M) == ["multihead_self_attention"]
     assert "Expected √d_k; found d_k." in output
     assert "With √d_k here, all 19 failing tests pass." in output
+    assert "\n\n" not in output
     assert f"\nNow open:  {FUNCTIONAL}:" in output
 
 

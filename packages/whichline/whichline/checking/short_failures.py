@@ -77,9 +77,9 @@ class ShortFailures:
             explained = {name for each in self.explanations for name in each.tests}
             others = [each for each in left if each[0].name not in explained and self._is_due(each[1])]
             what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained"
-            terminalreporter.ensure_newline()
             counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
-            for line in wrapped(["", *counts], WIDTH):
+            terminalreporter.ensure_newline()
+            for line in wrapped(["", *counts] if counts else [], WIDTH):
                 terminalreporter.line(line)
         if self.reports:
             terminalreporter.stats["failed"] = self.reports

@@ -18,6 +18,13 @@ class Place(NamedTuple):
         return f"{self.path}:{self.lineno}: {self.message}"
 
 
+class Printed(list[str]):
+    """Stands in for a terminal of pytest's, and keeps its lines."""
+
+    def line(self, line: str = "", **_: bool) -> None:
+        self.append(line)
+
+
 class Text:
     """An explanation of what went wrong, which pytest prints."""
 
@@ -27,7 +34,9 @@ class Text:
         self.reprcrash = Place(*place, headline)
 
     def __str__(self) -> str:
-        return "\n".join((self.headline, *self.details))
+        printed = Printed()
+        self.toterminal(printed)
+        return "\n".join(printed)
 
     def toterminal(self, tw: Any) -> None:
         """Print it, as pytest asks for it."""
