@@ -165,7 +165,8 @@ class Trace:
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
         if given := self.find_given(place, time):
-            return self.find_origin(given)
+            origin = self.find_origin(given)
+            return place if self._has_come_in(origin) else origin
         wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
@@ -180,6 +181,12 @@ class Trace:
             if not any(is_it(each) for inner in self.list_operands(before) for each in self.objects[inner]):
                 return before
         return place
+
+    def _has_come_in(self, place: Expression) -> bool:
+        """Tell whether an expression hands on what it reads: `x`, or `x.float()` of what is float32."""
+        value = self.objects[place][0]
+        operands = self.list_operands(place)
+        return place.is_read or any(each is value for operand in operands for each in self.objects[operand])
 
     def find_given(self, place: Expression, time: int = 0) -> Expression | None:
         """Find what the caller gives for a parameter, when that is read for the n-th time."""
