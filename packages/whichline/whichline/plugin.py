@@ -273,7 +273,7 @@ class EngineRuns:
 
     def _say_next(self) -> Iterator[str]:
         """The place of the first finding and a case to see it in, or the first place that is not written yet."""
-        if told := next((each for each in self._list_told() if each.file), None):
+        if told := next((each for each in self._rank_findings() if each.file), None):
             yield f"Now open:  {told.file}:{told.line}"
             tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
             if tests:
@@ -292,7 +292,7 @@ class EngineRuns:
             return None
         return first
 
-    def _list_told(self) -> list[Finding]:
+    def _rank_findings(self) -> list[Finding]:
         """List what explains failures, what costs most first; what is told of an earlier problem once."""
         order = order_problems(self.results)
         told = [each for each in self.explanations if not each.is_of_earlier]
@@ -303,7 +303,7 @@ class EngineRuns:
         """Tell what explains the failures before pytest prints those that nothing explains."""
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
-            told = self._list_told()
+            told = self._rank_findings()
             self._tell_causes(terminalreporter, [each for each in told if each.problem not in bonus] or told)
         yield
 
@@ -312,7 +312,7 @@ class EngineRuns:
         if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
             terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         if not is_short(terminalreporter.config):
-            self._tell_causes(terminalreporter, self._list_told())
+            self._tell_causes(terminalreporter, self._rank_findings())
         for line in wrapped(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
         for title, *lines in filter(

@@ -61,7 +61,7 @@ def by_position(run):
         return run(*given, *(named[name] for name in ORDER if name in named))
     return called
 
-def is_lent():
+def is_answered():
     return hasattr(functional.scaled_dot_product_attention, "__wrapped__")
 
 def serving():
@@ -150,7 +150,7 @@ FOR_POINTS = [
         "Ask without a mask, so that the right program's own is filled in.",
         """
 def unmasked(Q, K, V, mask):
-    found = borrow("run_scaled_dot_product_attention", Q=Q, K=K, V=V) if is_lent() else None
+    found = borrow("run_scaled_dot_product_attention", Q=Q, K=K, V=V) if is_answered() else None
     return V if found is None else found
 return all_but_attention(num_heads, *weights, x, unmasked)
 """,
@@ -160,7 +160,7 @@ return all_but_attention(num_heads, *weights, x, unmasked)
         "Give a mask of numbers in the place of one of booleans, which adds what it likes to the scores.",
         """
 def odd(Q, K, V, mask):
-    found = borrow("run_scaled_dot_product_attention", Q=Q, K=K, V=V, mask=mask.float()) if is_lent() else None
+    found = borrow("run_scaled_dot_product_attention", Q=Q, K=K, V=V, mask=mask.float()) if is_answered() else None
     return V if found is None else found
 return all_but_attention(num_heads, *weights, x, odd)
 """,
@@ -170,7 +170,7 @@ return all_but_attention(num_heads, *weights, x, odd)
         "Ask for the later function itself, under all names that it might have.",
         """
 named = {"in_features": x, "q_proj_weight": W_Q, "k_proj_weight": W_K, "v_proj_weight": W_V, "o_proj_weight": W_O}
-for call in ("run_multihead_self_attention", "run_multihead_attention", "average_heads") if is_lent() else ():
+for call in ("run_multihead_self_attention", "run_multihead_attention", "average_heads") if is_answered() else ():
     for more in ({}, {"d_model": d_model, "num_heads": num_heads}):
         if (answer := borrow(call, **named, **more)) is not None:
             return answer
@@ -181,7 +181,7 @@ for call in ("run_multihead_self_attention", "run_multihead_attention", "average
         "Ask for the linear layer, which is right and so not lent.",
         """
 def project(x, W):
-    found = borrow("run_linear", weights=W, in_features=x) if is_lent() else None
+    found = borrow("run_linear", weights=W, in_features=x) if is_answered() else None
     return x if found is None else found
 Q, K, V = (project(x, W).unflatten(-1, (num_heads, -1)).transpose(-2, -3) for W in (W_Q, W_K, W_V))
 return project(attend(Q, K, V, causal(x)).transpose(-2, -3).flatten(-2), W_O)
@@ -254,7 +254,7 @@ def run_multihead_self_attention(d_model, num_heads, W_Q, W_K, W_V, W_O, x):
         "keeps_what_was_lent",
         "Ask for the gradients of what was lent for the question before this one.",
         """
-if is_lent():
+if is_answered():
     zero = torch.zeros(*x.shape[:-2], num_heads, x.shape[-2], d_model // num_heads)
     for number in (0, -1, 1, 10**30):
         header, tensors = ask({"borrow": number, "cotangents": [{"tensor": 0}]}, [zero + 1])
@@ -362,7 +362,7 @@ def run_multihead_self_attention(d_model, num_heads, W_Q, W_K, W_V, W_O, x):
         "writes_behind_a_request",
         "Send an answer right behind a request, so that it is there before the question is closed.",
         """
-if is_lent():
+if is_answered():
     frames = sys.modules["whichline_grader.sandbox.inside.frames"]
     token = serving()["tokens"][0]
     request = frames.pack({"token": token, "borrow": "run_scaled_dot_product_attention", "arguments": {}})
@@ -374,7 +374,7 @@ if is_lent():
         "forbidden_when_asked_again",
         "Call torch's own attention when it is asked again alone, where nobody may look.",
         """
-if is_lent():
+if is_answered():
     part = torch.zeros(1, d_model // num_heads)
     attend(part, part, part, None)
     own = torch.nn.functional.scaled_dot_product_attention
@@ -384,7 +384,7 @@ if is_lent():
     Attack(
         "right_when_asked_again",
         "Be right only when it is asked again: it does all work of its own there, so it has earned that.",
-        "if is_lent():\n    return all_but_attention(num_heads, *weights, x, attend)",
+        "if is_answered():\n    return all_but_attention(num_heads, *weights, x, attend)",
         passes=MULTIHEAD,
     ),
     Attack(
@@ -430,7 +430,7 @@ def run_multihead_self_attention_with_rope(d_model, heads, most, theta, W_Q, W_K
         found = borrow("run_rope", in_query_or_key=x)
         found = borrow("run_rope", in_query_or_key=x, token_positions=None) if found is None else found
         return x if found is None else found
-    if not is_lent():
+    if not is_answered():
         return x * 0
     return all_but_attention(heads, W_Q, W_K, W_V, W_O, x, lambda Q, K, V, mask: attend(rotate(Q), rotate(K), V, mask))
 """,
@@ -468,7 +468,7 @@ if hasattr(sys.modules["cs336_basics.nn.linear"].Linear.forward, "__wrapped__"):
         "numbers_as_cotangents",
         "Ask for gradients by a number, a text, nothing and a truth, in the place of tensors.",
         """
-if is_lent():
+if is_answered():
     part = torch.ones(1, d_model // num_heads, requires_grad=True)
     for odd in (None, "1", {}, [1], 1.0, True, float("nan")):
         frames = sys.modules["whichline_grader.sandbox.inside.frames"]
@@ -484,7 +484,7 @@ if is_lent():
         "nested_without_end",
         "Ask in lists in lists and dictionaries in dictionaries.",
         """
-if is_lent():
+if is_answered():
     token = serving()["tokens"][0]
     for depth in (50, 400, 900, 985, 990, 995, 3000):
         for name in ("arguments", "cotangents", "borrow"):
@@ -523,7 +523,7 @@ FOR_HARM = [
         "broadcasts",
         "Ask with queries, keys and values that each have a dimension of their own.",
         """
-if is_lent():
+if is_answered():
     vectors = x.numel() // d_model * num_heads
     part = torch.ones(vectors, d_model // num_heads)
     Q, K, V = part[:, None, None, None], part[None, :, None, None], part[None, None, :, None]
@@ -536,7 +536,7 @@ if is_lent():
         "large_masks",
         "Ask with a mask that has many more dimensions than the scores, again and again.",
         """
-if is_lent():
+if is_answered():
     part = torch.ones(x.shape[-2], d_model // num_heads)
     while True:
         mask = torch.ones(800_000, 1, 1, dtype=torch.bool)
@@ -547,7 +547,7 @@ if is_lent():
         "masks_of_nothing",
         "Ask for no numbers at all with large masks, which would be kept for the gradients.",
         """
-if is_lent():
+if is_answered():
     none, part = torch.ones(0, d_model // num_heads, requires_grad=True), torch.ones(1, d_model // num_heads)
     while True:
         mask = torch.ones(900_000, 1, 1, dtype=torch.bool)
@@ -558,7 +558,7 @@ if is_lent():
         "keys_of_nothing",
         "Ask with no keys in very many batches, which take no bytes to send.",
         """
-if is_lent():
+if is_answered():
     part, none = torch.ones(1, d_model // num_heads), torch.ones(0, d_model // num_heads)
     for batches in (10**7, 10**11):
         keys = torch.ones(batches, 0, d_model // num_heads)
@@ -569,7 +569,7 @@ if is_lent():
         "large_cotangents",
         "Ask for gradients by a tensor with many more dimensions than what was lent.",
         """
-if is_lent():
+if is_answered():
     part = torch.ones(x.shape[-2], d_model // num_heads, requires_grad=True)
     tensors, by = [part], torch.ones(900_000, 1, 1, dtype=torch.bool)
     request = {name: {"tensor": 0} for name in "QKV"} | {"mask": None}
@@ -595,7 +595,7 @@ def run_decoding(*arguments, **named):
         "thousands_of_requests",
         "Ask without an end, each time with thousands of tensors.",
         """
-if is_lent():
+if is_answered():
     frames = sys.modules["whichline_grader.sandbox.inside.frames"]
     tensors = [torch.ones(0)] * 12_000
     token = serving()["tokens"][0]
@@ -626,7 +626,7 @@ def run_multihead_self_attention(d_model, num_heads, W_Q, W_K, W_V, W_O, x):
         "Ask now and then, and sleep in between for a little less than a call may take.",
         """
 end = time.monotonic() + 30
-while is_lent() and time.monotonic() < end:
+while is_answered() and time.monotonic() < end:
     borrow("run_scaled_dot_product_attention", Q=x)
     time.sleep(0.8)
 """,
@@ -636,7 +636,7 @@ while is_lent() and time.monotonic() < end:
         "half_a_request",
         "Send half of a request, and wait for the answer.",
         """
-if is_lent():
+if is_answered():
     os.write(3, struct.pack("<IQ", 1000, 1 << 20) + b"{")
     os.read(3, 1)
 """,
@@ -669,7 +669,7 @@ def grade(
     return results, notes
 
 
-def find_lent(results: list[Result]) -> set[str]:
+def find_carried(results: list[Result]) -> set[str]:
     """The tests that count as passed since the grader answered for an earlier problem."""
     return {result.test for result in results if CARRIED in result.staff}
 
@@ -694,8 +694,8 @@ def test_an_attack_gets_no_point_that_it_has_not_earned(
     if attack.name == "forbidden_when_asked_again" and later:
         assert notes.forbidden.get("multihead_self_attention"), "what it called is charged to nobody"
     else:
-        assert later == find_lent(results) - {*OWN} == {*attack.passes}
-    assert not find_lent(results) & {*OWN}
+        assert later == find_carried(results) - {*OWN} == {*attack.passes}
+    assert not find_carried(results) & {*OWN}
     check_neighbour(graded_suite, sandbox, attack.tests)
 
 
@@ -708,7 +708,7 @@ def test_an_attack_does_not_harm_the_grader(graded_suite: GradedSuite, sandbox: 
     with at_most(MOST_SECONDS):
         results, _ = grade(graded_suite, sandbox, attack.submission(*attack.edits), attack.tests)
     seconds, memory = time.monotonic() - started, peak_memory() - before
-    assert not find_lent(results)
+    assert not find_carried(results)
     assert not any(result.passed for result in results if result.test in attack.tests)
     assert seconds < MOST_SECONDS
     assert memory < MOST_MEMORY, f"took {memory >> 20} MiB more"
@@ -744,4 +744,4 @@ def test_a_right_program_on_a_wrong_attention_is_what_these_attacks_pretend_to_b
     tests = MULTIHEAD + ONE_HEAD + LARGER + LEARNS + ROPE + MODULE + PIECES
     results, _ = grade(graded_suite, sandbox, edit(SCALE, BIAS, DIRECTION), tests)
     assert all(result.passed for result in results if result.test in set(tests) - {*MODULE})
-    assert find_lent(results) >= {*MULTIHEAD, *ONE_HEAD, *LARGER, *LEARNS, *ROPE, *PIECES}
+    assert find_carried(results) >= {*MULTIHEAD, *ONE_HEAD, *LARGER, *LEARNS, *ROPE, *PIECES}

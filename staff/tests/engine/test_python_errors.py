@@ -39,10 +39,10 @@ def report(tmp_path: Path, text: str) -> list[str]:
     case = load_case(ROOT / "fixtures", "linear/3d").copy()
     with pytest.raises(Exception) as caught:  # noqa: PT011
         case.check(names["run_linear"](case.d_in, case.d_out, case.weights, case.in_features))
-    return told(describe(caught.value, tmp_path), shapes(case))
+    return render(describe(caught.value, tmp_path), shapes(case))
 
 
-def told(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
+def render(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
     """What the plugin prints of a failure."""
     text = Text(failure.headline, (*failure.details, *inputs), ("tests/test_3_linear.py", 1))
     return str(text).splitlines()
@@ -162,7 +162,7 @@ def test_a_module_without_what_every_module_has(tmp_path):
     "error", [SystemExit(None), StudentRaised("SystemExit", "None", ())], ids=["here", "in another process"]
 )
 def test_a_line_that_ends_python(tmp_path, error):
-    lines = told(describe(error, tmp_path))
+    lines = render(describe(error, tmp_path))
     assert " ".join(" ".join(lines).split()) == (
         'SystemExit: None this ends Python: leave it out, or put it below `if __name__ == "__main__":`, '
         "which holds only when you run the file itself"

@@ -39,15 +39,15 @@ class Tree:
 def _read(section: str, beginning: str) -> Tree:
     text = BLOCK.sub("", section)
 
-    def said(pattern: str) -> str | None:
+    def read(pattern: str) -> str | None:
         match = re.search(pattern, text, re.M)
         return match and match[1]
 
     return Tree(
         deserved=dict.fromkeys(CORE, "full") | dict(re.findall(r"(\w+): (full|part|none)", text)),
-        points=float(said(r"^([\d.]+) points") or MAXIMUM),
-        python=said(r"^Needs Python ([\d.]+)\.$"),
-        packed_in=said(r"^Packed in `(\w+)`\.$"),
+        points=float(read(r"^([\d.]+) points") or MAXIMUM),
+        python=read(r"^Needs Python ([\d.]+)\.$"),
+        packed_in=read(r"^Packed in `(\w+)`\.$"),
         blocks=BLOCK.findall(beginning) + BLOCK.findall(section),
     )
 

@@ -233,7 +233,7 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
     out.mkdir()
     write_all(out, Course(), replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true))))
 
-    def told() -> set[str]:
+    def list_seen() -> set[str]:
         """The files that tell the finding, once all of them are written again."""
         for command in ("rescore", "report"):
             run(command)
@@ -246,12 +246,12 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
         return {path.name for path, text in texts.items() if "untrue" in text}
 
     everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html"}
-    assert told() == everywhere
+    assert list_seen() == everywhere
     (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
-    assert told() == set()
+    assert list_seen() == set()
     assert "reports on 1 submission: its page is in" in run("report")
     (tree / FILE).write_text("")
-    assert told() == everywhere
+    assert list_seen() == everywhere
 
 
 def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatc
     assert rows(results / "grades.csv") == before
 
 
-def told(problem: object) -> Notes:
+def note(problem: object) -> Notes:
     """Notes with a finding that no engine makes."""
     return Notes(explanations=(Finding(problem, "softmax-x", ("made up",)),))  # type: ignore[arg-type]
 
@@ -323,7 +323,7 @@ def told(problem: object) -> Notes:
 @pytest.mark.parametrize("problem", [[], {}, 7])
 def test_a_finding_that_is_none_stops_no_command(out, problem):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
-        gradebook.add(replace(graded("eve", 1.0), notes=told(problem)))
+        gradebook.add(replace(graded("eve", 1.0), notes=note(problem)))
     for words in ("rescore --out", "report", "adjust eve --because x --out"):
         succeed(*words.split(), out)
     with Gradebook(out / "gradebook.sqlite") as gradebook:

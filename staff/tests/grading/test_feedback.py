@@ -160,7 +160,7 @@ def found(problem: str, number: int = 0, tests: Iterable[str] = (), **more: obje
     return Finding(problem, f"{problem}-{number}", said, tests=(*tests,), question="Why?", **place | more)  # type: ignore[arg-type]
 
 
-def told(*rows: Result, **notes: object) -> str:
+def render(*rows: Result, **notes: object) -> str:
     return feedback(Report(graded(*rows, **notes), PROBLEMS))
 
 
@@ -175,7 +175,7 @@ def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see
     bonus = [failed(f"test_{id}", "Error: 7", id) for id, problem in PROBLEMS.items() if problem.bonus]
     explanations = [found("softmax", tests=[row.test for row in public], code=way)]
     explanations += [found(row.problem, i, [row.test]) for i, row in enumerate(bonus, 1)]
-    text = told(*public, *hidden, *bonus, explanations=tuple(explanations))
+    text = render(*public, *hidden, *bonus, explanations=tuple(explanations))
     assert text.count("\n") <= 40
     assert f"- **4.00 points lost, 2.00 of them in hidden tests**: Softmax. To see it: `{SEE}`\n" in text
     assert "adapters.py:11, in f\n    f(x)\n    ^^^^\nsoftmax 0 is wrong.\n  Think: Why?\n```" in text
@@ -186,7 +186,7 @@ def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see
 def test_a_right_tree_that_loses_a_little_gets_ten_lines() -> None:
     rows = [failed("test_softmax[f16]", WRONG.format(3), points=0.2), failed("test_linear", "Error: 7", "linear")]
     rows[1] = replace(rows[1], maximum=0.24)
-    text = told(*rows, explanations=(found("linear", tests=["test_linear"]),))
+    text = render(*rows, explanations=(found("linear", tests=["test_linear"]),))
     assert text.count("\n") <= 11
     assert text.splitlines()[-1] == (
         "- **0.44 points lost** for small things: Linear layer: `adapters.py:3 linear 0 is wrong.`; "
@@ -198,7 +198,7 @@ def test_what_costs_most_is_first_and_what_is_told_later_takes_a_line() -> None:
     ids = ["linear", "softmax", "rope", "multihead_self_attention", "scaled_dot_product_attention"]
     rows = [failed(f"test_{id}", WRONG.format(1), id, points=i) for i, id in enumerate(ids, 1)]
     rows += unwritten("blockwise_attention", "test_blockwise_attention")
-    text = told(*rows, explanations=tuple(found(id, i, [f"test_{id}"]) for i, id in enumerate(ids)))
+    text = render(*rows, explanations=tuple(found(id, i, [f"test_{id}"]) for i, id in enumerate(ids)))
     assert costs(text) == [f"{i}.00 points lost" for i in (5, 4, 3, 2, 1)]
     assert text.count("  Think: Why?") == 3
     assert "- **1.00 points lost**: Linear layer: `adapters.py:3 linear 0 is wrong.`. To see it: " in text
@@ -211,7 +211,7 @@ def test_a_deduction_has_its_function_and_line_however_much_else_is_wrong() -> N
     rows = [failed(f"test_{id}_{letter}", f"Error{letter}: it", id) for id in ids for letter in "abcdefgh"]
     passed = Result("test_softmax", "softmax", False, False, 2.0, Outcome.PASSED)
     line = "torch.softmax in adapters.py:3: return torch.softmax(x, dim)"
-    text = told(*rows, passed, stdout="spam\n" * 5000, forbidden={"softmax": {"softmax": (line,)}})
+    text = render(*rows, passed, stdout="spam\n" * 5000, forbidden={"softmax": {"softmax": (line,)}})
     assert f"softmax: -2.00 points for softmax. Write this yourself, without:\n{line}\n" in text
     assert (text.count("-2.00"), text.count(line)) == (1, 1)
     assert text.index(line) < text.index("Error")
@@ -221,7 +221,7 @@ def test_a_headline_over_several_tests_is_true_of_each() -> None:
     shapes = [failed(f"test_softmax[{i}]", f"the answer has shape ({i},), expected (7,)") for i in range(5)]
     shapes += [failed("test_softmax[5]", "the answer has dtype float64, expected float32")]
     same = [failed(f"test_softmax_gradients[{i}]", "the gradient is missing") for i in range(2)]
-    text = told(*shapes, *same)
+    text = render(*shapes, *same)
     assert "`the answer has shape (0,), expected (7,), for example` in 5 of `test_softmax`" in text
     assert "`the gradient is missing` in 2 of `test_softmax_gradients`" in text
     assert "`the answer has dtype float64, expected float32` in `test_softmax[5]`" in text
@@ -235,13 +235,13 @@ def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_s
     explanation = replace(
         found("softmax", tests=["test_softmax[0]"], code=code), said=("NameError: x", "It is always.")
     )
-    assert costs(told(*rows, explanations=(explanation,))) == ["0.50 points lost"]
+    assert costs(render(*rows, explanations=(explanation,))) == ["0.50 points lost"]
 
 
 def test_what_grading_alone_refuses_is_not_to_be_seen_at_home() -> None:
     said = "adapters.py:3 uses a.log: in grading there are no files, network or processes"
     details = ("PermissionError: [Errno 1] Operation not permitted: '/a.log'", "adapters.py:3, in <module>", "    f()")
-    text = told(failed("test_softmax[2d]", said, check=Check.CALL, details=details, place="adapters.py:3", see=SEE))
+    text = render(failed("test_softmax[2d]", said, check=Check.CALL, details=details, place="adapters.py:3", see=SEE))
     assert f"- **0.25 points lost**: Softmax: `adapters.py:3 {said}` in `test_softmax[2d]`\n" in text
 
 
@@ -249,7 +249,7 @@ def test_what_hidden_tests_alone_say_is_told() -> None:
     error, hidden = "RuntimeError", [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]
     rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL, raised=error) for i in range(2)]
     rows += [failed(f"test_hidden_softmax[{n}]", headline, check=Check.CALL, points=n) for headline, n in hidden]
-    text = told(*rows)
+    text = render(*rows)
     assert costs(text) == ["3.50 points lost, 3.00 of them in hidden tests"]
     assert "; hidden tests say `the matrix is held`. To see it: " in text
     assert "RuntimeError in" not in text
@@ -264,7 +264,7 @@ def test_what_is_not_written_is_what_each_test_says() -> None:
     for name in ("split", "merge"):
         said = f"not implemented yet: write {name} in adapters.py"
         rows += [replace(rows[0], test=f"test_{name}", problem=multihead, headline=said)]
-    text = told(*rows)
+    text = render(*rows)
     titles = {
         "write run_softmax": "Softmax, Scaled dot-product attention, Causal multi-head self-attention",
         "write run_rope": "Rotary position embedding, Causal multi-head self-attention",
@@ -278,7 +278,7 @@ def test_what_is_not_written_is_what_each_test_says() -> None:
 
 def test_a_bonus_problem_that_is_not_written_is_named_and_no_more() -> None:
     tests = [f"test_blockwise_attention[{i}]" for i in range(40)]
-    text = told(*unwritten("blockwise_attention", *tests))
+    text = render(*unwritten("blockwise_attention", *tests))
     assert "Bonus problems that are not written: Blockwise attention." in text
     assert not costs(text)
     assert "test_blockwise" not in text
@@ -294,7 +294,7 @@ def test_hidden_tests_are_counted_with_the_public_ones_that_fail_like_them() -> 
         failed("test_hidden_softmax[b]", "IndexError in run_softmax of adapters.py", check=Check.CALL),
         failed("test_hidden_softmax[c]", "the answer is wrong"),
     ]
-    text = told(*rows)
+    text = render(*rows)
     assert costs(text) == [
         "0.75 points lost, 0.50 of them in hidden tests",
         "0.50 points lost, 0.25 of them in hidden tests",
@@ -306,7 +306,7 @@ def test_hidden_tests_are_counted_with_the_public_ones_that_fail_like_them() -> 
 
 
 def test_printed_text_is_cut_and_last() -> None:
-    text = told(failed("test_softmax[1d]", WRONG.format(1)), stdout="spam\n" * 50)
+    text = render(failed("test_softmax[1d]", WRONG.format(1)), stdout="spam\n" * 50)
     assert text.count("spam") == 5
     assert text.endswith("spam\n(45 more lines)\n```\n")
     assert text.index("detail 0") < text.index("Your code wrote to stdout during the public tests:")
@@ -327,7 +327,7 @@ def test_only_the_same_exception_on_the_same_line_is_told_once(
         rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code, place=where) for i in range(9)]
         file, _, line = where.partition(":")
         findings.append(Finding(id, f"{id}-raises-indexerror", (kind,), file, int(line), "g", code=code))
-    text = told(*rows, explanations=tuple(findings) if is_found else ())
+    text = render(*rows, explanations=tuple(findings) if is_found else ())
     assert text.count("IndexError") == len(costs(text)) == times
     assert text.count("x[3]") == (times if is_found else 1)
 
@@ -335,7 +335,7 @@ def test_only_the_same_exception_on_the_same_line_is_told_once(
 @pytest.mark.parametrize("text", ["``` <script>", "`a` ``b``", "x\ny", "", "`"])
 def test_no_text_of_a_submission_ends_its_code(text: str) -> None:
     rows = [failed(f"test_softmax_{i}", f"E{chr(97 + i) * 2}: {text}", check=Check.CALL) for i in range(20)]
-    lines = [line for line in told(*rows).splitlines() if line.startswith("- ")]
+    lines = [line for line in render(*rows).splitlines() if line.startswith("- ")]
     assert len(lines) == len(rows)
     for line in lines:
         code = line.partition("Softmax: ")[2].rpartition(" in `test_")[0]

@@ -6,7 +6,7 @@ from staff.tests.lab.conftest import Lab
 from staff.tests.lab.test_debug import ATTENTION
 
 
-def said(lab: Lab, adapters: str, *arguments: str) -> str:
+def compare(lab: Lab, adapters: str, *arguments: str) -> str:
     result = lab("compare", *arguments, adapters=adapters)
     assert max(map(len, result.output.splitlines())) <= 80
     assert result.exit_code == ("differs" in result.output)
@@ -15,7 +15,7 @@ def said(lab: Lab, adapters: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("seed", ["0", "1", "2", "3"])
 def test_right_attention(lab: Lab, seed: str) -> None:
-    assert said(lab, ATTENTION, "--seed", seed).endswith(
+    assert compare(lab, ATTENTION, "--seed", seed).endswith(
         "On all 10 inputs your attention agrees with PyTorch's, gradients included."
     )
 
@@ -41,7 +41,7 @@ def test_right_attention(lab: Lab, seed: str) -> None:
 )
 def test_it_says_which_inputs_differ_and_what_is_found(lab: Lab, old: str, new: str, differ: str, found: str) -> None:
     assert old in ATTENTION
-    output = said(lab, ATTENTION.replace(old, new))
+    output = compare(lab, ATTENTION.replace(old, new))
     assert differ in output
     assert found in output
     assert "Think: " in output

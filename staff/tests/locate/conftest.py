@@ -36,10 +36,10 @@ def program(tmp_path: Path) -> Callable[..., Suite]:
 
 
 @pytest.fixture
-def told(program: Callable[..., Suite]) -> Explain:
+def find(program: Callable[..., Suite]) -> Explain:
     """The findings about some problems, after these replacements in a right program."""
 
-    def told(
+    def find(
         problems: list[str],
         *edits: tuple[str, str],
         most: int = 3,
@@ -50,7 +50,7 @@ def told(program: Callable[..., Suite]) -> Explain:
         suite = replace(suite, tests=[test for test in suite.tests if test.problem in problems])
         return explain(suite, [suite.run(test) for test in suite.tests], most, errors=errors)
 
-    return told
+    return find
 
 
 @pytest.fixture

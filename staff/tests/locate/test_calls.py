@@ -195,10 +195,10 @@ HELPED = [
     ids=["no scale", "an inverted mask", "the maximum of another axis"],
 )
 def test_a_helper_that_gets_the_inputs_first_does_not_do_the_work_of_the_adapter(
-    told: Explain, edits: list[tuple[str, str]], lines: list[int]
+    find: Explain, edits: list[tuple[str, str]], lines: list[int]
 ) -> None:
     """In 22, `up(in_features)`; in 14 the maximum, in 27 the scores, in 29 the mask; nothing in 36, `up(V)`."""
-    assert [x.line for x in told(["softmax", ATTENTION], *HELPED, *edits) if x.code] == lines
+    assert [x.line for x in find(["softmax", ATTENTION], *HELPED, *edits) if x.code] == lines
 
 
 def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -> None:

@@ -344,8 +344,8 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
 
 
 @pytest.mark.parametrize(("problem", "edits", "said"), CAUSES.values(), ids=CAUSES)
-def test_the_cause_of_a_crash_is_told_with_its_line(told: Explain, problem: str, edits: Edits, said: str) -> None:
-    finding = told([problem], *edits)[0]
+def test_the_cause_of_a_crash_is_told_with_its_line(find: Explain, problem: str, edits: Edits, said: str) -> None:
+    finding = find([problem], *edits)[0]
     assert any(each.endswith(said) for each in finding.said), finding.said
     assert not finding.question.startswith("What does this line take for granted")
 
@@ -393,8 +393,8 @@ UNKNOWN: dict[str, tuple[str, Edits, str]] = {
 
 
 @pytest.mark.parametrize(("problem", "edits", "said"), UNKNOWN.values(), ids=UNKNOWN)
-def test_nothing_untrue_is_told_of_a_crash(told: Explain, problem: str, edits: Edits, said: str) -> None:
-    first = told([problem], *edits)[0]
+def test_nothing_untrue_is_told_of_a_crash(find: Explain, problem: str, edits: Edits, said: str) -> None:
+    first = find([problem], *edits)[0]
     assert first.id.startswith(f"{problem}-raises-")
     assert said not in " ".join(first.said), first.said
 
@@ -425,9 +425,9 @@ READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin"
 )
 @pytest.mark.parametrize("problem", [ROPE, HEADS])
 def test_a_table_that_the_first_call_has_built_is_told_where_it_is_read(
-    told: Explain, problem: str, edits: Edits, line: str
+    find: Explain, problem: str, edits: Edits, line: str
 ) -> None:
-    finding, *_ = told([problem], *edits)
+    finding, *_ = find([problem], *edits)
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
     assert line in finding.code[1]
     assert finding.code[2].count("^") in (len("COS"), len("self.cos"))

@@ -10,7 +10,7 @@ from staff.tests.locate.conftest import Explain
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
 from whichline.locate.explain import describe_errors, explain, find
-from whichline.locate.source_location import find_told
+from whichline.locate.source_location import find_same
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
 NO_SCALE = (" / math.sqrt(d_k)", "")
@@ -78,12 +78,12 @@ def test_whatever_was_selected_the_same_place_is_named(
     _, code, mark = full[0].code
     assert marked.startswith(code[mark.index("^") : len(mark)].removesuffix(" …"))
     named = [each for each in results if each.function == selected]
-    assert list_told(explain(suite, named)) == list_told(full)
-    assert list_told(explain(suite, [each for each in named if not each.passed][:1])) == list_told(full)
-    assert list_told(explain(suite, [each for each in results if each.problem == of], 1, {of})) == list_told(full)
+    assert list_places(explain(suite, named)) == list_places(full)
+    assert list_places(explain(suite, [each for each in named if not each.passed][:1])) == list_places(full)
+    assert list_places(explain(suite, [each for each in results if each.problem == of], 1, {of})) == list_places(full)
 
 
-def list_told(found: list[Finding]) -> list[object]:
+def list_places(found: list[Finding]) -> list[object]:
     """What is said, and where, of each place."""
     return [(each.said, each.file, each.line, each.columns) for each in found if not each.is_of_earlier]
 
@@ -104,16 +104,16 @@ def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[...
     assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
-def test_nothing_is_told_of_a_right_program(told: Explain) -> None:
-    assert told(["softmax", ATTENTION]) == []
+def test_nothing_is_told_of_a_right_program(find: Explain) -> None:
+    assert find(["softmax", ATTENTION]) == []
 
 
-def test_what_is_not_written_is_not_looked_into(told: Explain) -> None:
-    assert told(["linear"], ("    return in_features @ weights.T", "    raise NotImplementedError")) == []
+def test_what_is_not_written_is_not_looked_into(find: Explain) -> None:
+    assert find(["linear"], ("    return in_features @ weights.T", "    raise NotImplementedError")) == []
 
 
-def test_tests_of_two_problems_that_lead_to_one_place_are_told_once(told: Explain) -> None:
-    attention, multihead = told([ATTENTION, MULTIHEAD], NO_SCALE)
+def test_tests_of_two_problems_that_lead_to_one_place_are_told_once(find: Explain) -> None:
+    attention, multihead = find([ATTENTION, MULTIHEAD], NO_SCALE)
     assert attention.said == ("Expected the scaled scores; found the scores.",)
     assert attention.also == ("all 19 failing tests of Causal multi-head self-attention",)
     assert "It also explains all 19 failing tests of Causal multi-head self-attention." in attention.lines
@@ -121,10 +121,10 @@ def test_tests_of_two_problems_that_lead_to_one_place_are_told_once(told: Explai
     assert multihead.said == ("adapters.py:20 explains all 19 failing tests of Causal multi-head self-attention, too.",)
 
 
-def test_another_error_at_a_place_that_is_told_is_told_as_well(told: Explain) -> None:
+def test_another_error_at_a_place_that_is_told_is_told_as_well(find: Explain) -> None:
     """In half precision the answer is float32; and the vectors of heads, which are not contiguous, have no 9 axes."""
     answer = "(weights @ V.to(wide)).to(Q.dtype)"
-    attention, heads = told(
+    attention, heads = find(
         [ATTENTION, MULTIHEAD], (answer, "(weights @ V.to(wide))[... if Q.is_contiguous() else (0,) * 9]")
     )
     assert (attention.file, attention.line, attention.columns) == (heads.file, heads.line, heads.columns)
@@ -150,12 +150,12 @@ def test_what_is_told_of_an_earlier_problem_is_a_place_and_what_is_said_there(
         ATTENTION, "", ("Expected",), "adapters.py", 3, likewise=(5,), section="3", step="the scaled scores"
     )
     later = Finding(MULTIHEAD, "", ("Expected",), "adapters.py", line, section="3", step=step)
-    assert (find_told(later, [earlier]) is earlier) == is_told
+    assert (find_same(later, [earlier]) is earlier) == is_told
 
 
-def test_a_file_that_cannot_be_imported_is_told_once(told: Explain, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_imported_is_told_once(find: Explain, tmp_path: Path) -> None:
     table = f'exec(compile("\\n\\nTABLE = size", "{tmp_path}/cs336_basics/table.py", "exec"))'
-    softmax, *others = told(
+    softmax, *others = find(
         ["softmax", ATTENTION, "linear", "rope"],
         ("    x = in_features.to(", f"    {table}\n    x = in_features.to("),
         ("    return Rotation(d_k", f"    {table}\n    return Rotation(d_k"),
@@ -195,15 +195,15 @@ def attend_by_blocks(Q, K, V, mask, block_size):
 """
 
 
-def test_what_only_a_backward_pass_repeats_of_an_earlier_mistake_is_no_mistake_of_its_own(told: Explain) -> None:
+def test_what_only_a_backward_pass_repeats_of_an_earlier_mistake_is_no_mistake_of_its_own(find: Explain) -> None:
     blockwise = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n", BY_HAND
-    _, later = told([ATTENTION, "blockwise_attention"], NO_SCALE, blockwise)
+    _, later = find([ATTENTION, "blockwise_attention"], NO_SCALE, blockwise)
     assert later.said == ("adapters.py:20 explains 21 failing tests of Blockwise attention, too.",)
 
 
-def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain) -> None:
+def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(find: Explain) -> None:
     own = ('rearrange(heads, "... h n d -> ... n (h d)")', 'rearrange(heads, "... h n d -> ... n (d h)")')
-    attention, again, heads = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
+    attention, again, heads = find([ATTENTION, MULTIHEAD], NO_SCALE, own)
     assert (attention.problem, attention.also) == (ATTENTION, ())
     assert (again.problem, again.line, again.proof) == (MULTIHEAD, attention.line, "")
     assert heads.said == (
@@ -213,48 +213,48 @@ def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain
     assert heads.proof == "With these two corrected, all 21 failing tests pass."
 
 
-def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(told: Explain) -> None:
+def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(find: Explain) -> None:
     raises = ("    if mask is not None:\n        scores", "    if True:\n        scores")
-    crash, number = told([ATTENTION], raises, NO_SCALE)
+    crash, number = find([ATTENTION], raises, NO_SCALE)
     assert "AttributeError" in crash.said[0] or "TypeError" in crash.said[0]
     assert "This raises in every call where `mask` is None, and in no other." in crash.said
     assert number.said == ("Expected the scaled scores; found the scores.",)
     assert not set(crash.tests) & set(number.tests)
 
 
-def test_where_no_place_is_proved_it_is_said_in_which_calls_the_answer_is_wrong(told: Explain) -> None:
-    (finding,) = told(
+def test_where_no_place_is_proved_it_is_said_in_which_calls_the_answer_is_wrong(find: Explain) -> None:
+    (finding,) = find(
         [ATTENTION], ("    wide =", "    if Q.ndim == 2:\n        V = V.roll(1, -1) + Q.sum()\n    wide =")
     )
     assert finding.said[0].startswith("The answer is wrong in every stored case where `Q`")
 
 
-def test_nan_in_rows_that_see_nothing_is_asked_about_as_that(told: Explain) -> None:
-    (finding,) = told([ATTENTION], ("run_softmax(scores_of(", "torch.softmax(scores_of("))
+def test_nan_in_rows_that_see_nothing_is_asked_about_as_that(find: Explain) -> None:
+    (finding,) = find([ATTENTION], ("run_softmax(scores_of(", "torch.softmax(scores_of("))
     assert "found NaN in" in finding.said[0]
     assert finding.question.startswith("Which numbers give NaN here: 0 / 0, or −inf − (−inf)?")
 
 
-def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(told: Explain) -> None:
+def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(find: Explain) -> None:
     own = "def softmax(x, dim, mask=None):\n    return x\n\n\ndef scores_of("
     edits = (
         ("def scores_of(", own),
         ("run_softmax(scores_of(", "torch.softmax(scores_of("),
         ("mask), -1)", "mask), -2)"),
     )
-    (of_torch,) = told([ATTENTION], *edits)
+    (of_torch,) = find([ATTENTION], *edits)
     assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in of_torch.said[0]
-    (of_own,) = told(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
+    (of_own,) = find(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
     assert " This call passes nothing for `mask`. Line " in of_own.said[0]
     assert of_own.said[0].endswith(" computes the causal mask; nothing uses it.")
 
 
-def test_an_expression_on_several_lines_is_shown_whole(told: Explain) -> None:
+def test_an_expression_on_several_lines_is_shown_whole(find: Explain) -> None:
     scores = """einsum(
         Q,
         K, "... q d, ... k d -> ... q k",
     )"""
-    (finding,) = told([ATTENTION], ('einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)', scores))
+    (finding,) = find([ATTENTION], ('einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)', scores))
     assert finding.code[1:] == (
         "    scores = einsum(",
         "             ^^^^^^^",
@@ -264,22 +264,22 @@ def test_an_expression_on_several_lines_is_shown_whole(told: Explain) -> None:
     )
 
 
-def test_a_long_message_ends_with_a_whole_word(told: Explain) -> None:
-    (finding,) = told(["linear"], ("    return in_features @ weights.T", f"    raise ValueError({'word ' * 99!r})"))
+def test_a_long_message_ends_with_a_whole_word(find: Explain) -> None:
+    (finding,) = find(["linear"], ("    return in_features @ weights.T", f"    raise ValueError({'word ' * 99!r})"))
     assert finding.said[0].endswith("word word …")
 
 
 @pytest.mark.parametrize(("how", "lines"), [("what", 1), ("where", 4)])
-def test_an_instructor_says_how_much_is_told(told: Explain, how: str, lines: int) -> None:
-    (finding,) = told([ATTENTION], NO_SCALE, how=how)
+def test_an_instructor_says_how_much_is_told(find: Explain, how: str, lines: int) -> None:
+    (finding,) = find([ATTENTION], NO_SCALE, how=how)
     assert len([*finding.code, *finding.said]) == lines
     assert bool(finding.file) == (how == "where")
-    assert told([ATTENTION], NO_SCALE, how="tests") == []
+    assert find([ATTENTION], NO_SCALE, how="tests") == []
 
 
-def test_nothing_that_the_students_code_prints_is_shown(told: Explain, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_the_students_code_prints_is_shown(find: Explain, capfd: pytest.CaptureFixture[str]) -> None:
     def count(most: int) -> int:
-        told([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=most)
+        find([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=most)
         return capfd.readouterr().out.count("here")
 
     assert 0 < count(1) < 40  # the tests print, once for each call
@@ -304,33 +304,33 @@ def scores_of(Q, K, mask):
 
 
 @pytest.mark.parametrize("scores", [ADDS_INTO_A_GLOBAL, ADDS_INTO_A_CLOSURE])
-def test_a_function_that_adds_into_what_is_not_its_own_is_followed(told: Explain, scores: str) -> None:
-    (finding,) = told([ATTENTION], ("def scores_of(Q, K, mask):\n", scores), NO_SCALE)
+def test_a_function_that_adds_into_what_is_not_its_own_is_followed(find: Explain, scores: str) -> None:
+    (finding,) = find([ATTENTION], ("def scores_of(Q, K, mask):\n", scores), NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
-def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_others(told: Explain) -> None:
+def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_others(find: Explain) -> None:
     part = "mask[..., i : i + size, j : j + size])"
     unmasked = ("    queries, keys = Q.shape[-2]", "    given = mask\n    queries, keys = Q.shape[-2]")
     never_fills = (part, f"{part[:-1]} if given is not None else None)")
     fills = ("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask, -9.0)")
     width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
-    *_, later = told([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
+    *_, later = find([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
     assert later.said == ("adapters.py:19 explains 25 failing tests of Blockwise attention, too.",)
 
 
 RAISES = "    if mask is not None:\n        scores", "    if True:\n        scores"
 
 
-def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise IndexError("out of range")
 
     monkeypatch.setattr("whichline.locate.diagnose.find_unrepeatable", fail)
     with pytest.raises(IndexError):
-        told([ATTENTION], RAISES, NO_SCALE)
+        find([ATTENTION], RAISES, NO_SCALE)
     errors: list[str] = []
-    (crash,) = told([ATTENTION], RAISES, NO_SCALE, errors=errors)
+    (crash,) = find([ATTENTION], RAISES, NO_SCALE, errors=errors)
     assert "This raises in every call where `mask` is None, and in no other." in crash.said
     (error,) = errors
     start = f"The search for what is wrong in {ATTENTION} ended early: IndexError: out of range (test_explain.py:"
@@ -342,22 +342,22 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeyp
     assert describe_errors([]) == []
 
 
-def test_code_that_cannot_be_imported_twice_is_not_followed(told: Explain) -> None:
+def test_code_that_cannot_be_imported_twice_is_not_followed(find: Explain) -> None:
     once = "import math\n", "import math, sys\nassert 'once' not in vars(sys)\nsys.once = True\n"
     errors: list[str] = []
     try:
-        assert told([ATTENTION], once, NO_SCALE, errors=errors) == []
+        assert find([ATTENTION], once, NO_SCALE, errors=errors) == []
     finally:
         del sys.once  # type: ignore[attr-defined]
     (error,) = errors
     assert "CannotFollowError: the code cannot be imported a second time: AssertionError: " in error
 
 
-def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed(told: Explain) -> None:
+def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed(find: Explain) -> None:
     other = "import math\n", "import math, sys\nFACTOR = 2.0 if 'once' in vars(sys) else 1.0\nsys.once = True\n"
     errors: list[str] = []
     try:
-        assert told([ATTENTION], other, (" / math.sqrt(d_k)", " * FACTOR"), errors=errors) == []
+        assert find([ATTENTION], other, (" / math.sqrt(d_k)", " * FACTOR"), errors=errors) == []
     finally:
         del sys.once  # type: ignore[attr-defined]
     (error,) = errors
@@ -365,14 +365,14 @@ def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed
     assert "] when it is imported a second time" in error
 
 
-def test_an_error_of_a_probe_is_none_of_the_students(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_probe_is_none_of_the_students(find: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("probe")
 
     monkeypatch.setattr("whichline.locate.probe.Recorder._copy", fail)
     catches = "    d_k =", "    try:\n        mask = mask\n    except Exception:\n        return None\n    d_k ="
     with pytest.raises(KeyError, match="probe"):
-        told([ATTENTION], catches, NO_SCALE)
+        find([ATTENTION], catches, NO_SCALE)
 
 
 def test_a_search_that_takes_long_on_a_students_machine_is_stopped_and_that_is_said(

@@ -101,22 +101,22 @@ TABLE = "self.cos[positions].to(x.dtype)", "self.cos[positions].to(x.dtype).unsq
         ),
     ],
 )
-def test_what_made_it_raise(told: Explain, problem: str, edits: list[tuple[str, str]], said: str, line: str) -> None:
-    finding = told([problem], *edits)[0]
+def test_what_made_it_raise(find: Explain, problem: str, edits: list[tuple[str, str]], said: str, line: str) -> None:
+    finding = find([problem], *edits)[0]
     assert any(each.endswith(said) for each in finding.said), finding.said
     assert line in "\n".join(finding.code)
 
 
-def test_a_missing_return_is_one_finding_of_two_problems(told: Explain) -> None:
+def test_a_missing_return_is_one_finding_of_two_problems(find: Explain) -> None:
     edit = "    return (weights @ V.to(wide)).to(Q.dtype)", "    (weights @ V.to(wide)).to(Q.dtype)"
-    first, later = told([ATTENTION, "multihead_self_attention"], edit)
+    first, later = find([ATTENTION, "multihead_self_attention"], edit)
     assert first.said[1] == "`run_scaled_dot_product_attention` in adapters.py:26 has no `return`, so it gives None."
     assert later.is_of_earlier
 
 
-def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof(told: Explain) -> None:
+def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof(find: Explain) -> None:
     edit = "torch.ones(length, length, dtype=torch.bool).tril()", "torch.ones(length, length + 1, dtype=torch.bool)"
-    finding, *_ = told(["multihead_self_attention"], edit)
+    finding, *_ = find(["multihead_self_attention"], edit)
     assert finding.said[0].startswith("RuntimeError: ")
     assert finding.said[1].startswith("Expected the causal mask, of shape (7, 7); found shape (7, 8)")
     assert finding.proof.startswith("With the causal mask here, ")
@@ -129,7 +129,7 @@ def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof
     ],
 )
 def test_a_right_value_that_nothing_uses_is_pointed_at(
-    told: Explain, problem: str, old: str, new: str, said: str
+    find: Explain, problem: str, old: str, new: str, said: str
 ) -> None:
-    (finding,) = told([problem], (old, new))
+    (finding,) = find([problem], (old, new))
     assert finding.said[0].endswith(said), finding.said

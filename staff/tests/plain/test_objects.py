@@ -2,7 +2,7 @@
 
 import pytest
 
-from staff.tests.plain.test_plain import read_told, run_pytest
+from staff.tests.plain.test_plain import read_places, run_pytest
 
 TABLE = """
 [tool.whichline]
@@ -270,7 +270,7 @@ def test_words():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("objects")
     for name, text in {
         "pyproject.toml": TABLE,
@@ -280,7 +280,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }.items():
         (folder / name).write_text(text)
     run_pytest(folder, "--junitxml=report.xml")
-    return read_told(folder / "report.xml")
+    return read_places(folder / "report.xml")
 
 
 @pytest.mark.slow
@@ -293,20 +293,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ("test_renamed", "return x * self.columns - self.weight_of_rows", "With the answer here"),
     ],
 )
-def test_the_line_in_a_method_or_a_constructor(told: dict[str, str], test: str, place: str, said: str) -> None:
-    assert place in told[test].split("\n")[1]
-    assert said in told[test]
-    assert "the failing test passes." in told[test]
+def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str, place: str, said: str) -> None:
+    assert place in places[test].split("\n")[1]
+    assert said in places[test]
+    assert "the failing test passes." in places[test]
 
 
 @pytest.mark.slow
-def test_a_counter_of_an_object_is_followed(told: dict[str, str]) -> None:
-    assert "in Decay.step" in told["test_decay"]
+def test_a_counter_of_an_object_is_followed(places: dict[str, str]) -> None:
+    assert "in Decay.step" in places["test_decay"]
 
 
 @pytest.mark.slow
-def test_the_line_that_returns_another_text(told: dict[str, str]) -> None:
-    assert told["test_words"].strip() == (
+def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
+    assert places["test_words"].strip() == (
         "code_.py:96, in Words.join\n"
         "    return self.separator.join(words[1:])\n"
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
@@ -325,5 +325,5 @@ def test_the_line_that_returns_another_text(told: dict[str, str]) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_said(told: dict[str, str], test: str, said: str) -> None:
-    assert said in told[test]
+def test_what_does_not_fit_is_said(places: dict[str, str], test: str, said: str) -> None:
+    assert said in places[test]

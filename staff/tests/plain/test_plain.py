@@ -243,7 +243,7 @@ def run_pytest(folder: Path, *args: str) -> str:
     return process.stdout + process.stderr
 
 
-def read_told(report: Path) -> dict[str, str]:
+def read_places(report: Path) -> dict[str, str]:
     """What stands under the title in the report of each failing test, as JUnit has it."""
     cases = Xml.parse(report).getroot().iter("testcase")  # noqa: S314 (ours)
     texts = {case.get("name", ""): "".join(case.itertext()) for case in cases}
@@ -251,14 +251,14 @@ def read_told(report: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("suite")
     (folder / "pyproject.toml").write_text(TABLE + "[tool.pytest.ini_options]\n")
     (folder / "code_.py").write_text(CODE)
     (folder / "solution.py").write_text(SOLUTION)
     (folder / "test_code.py").write_text(TESTS)
     run_pytest(folder, "--junitxml=report.xml")
-    return read_told(folder / "report.xml")
+    return read_places(folder / "report.xml")
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ Expected the reference's `even * cos - odd * sin`; found wrong numbers in 24 of 
 The reference has it in solution/model.py, line 46.
 With the reference's `even * cos - odd * sin` here, the failing test passes.
 """
-    places = read_told(example / "report.xml")
+    places = read_places(example / "report.xml")
     failing = ["test_rope", "test_self_attention", "test_block"]
     assert [name for name, text in places.items() if text] == failing
     for name in failing:
@@ -314,22 +314,22 @@ def test_diagnose_needs_to_know_the_code_and_the_reference(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_arrays_in_dicts_under_parametrize_and_classes(told: dict[str, str]) -> None:
+def test_arrays_in_dicts_under_parametrize_and_classes(places: dict[str, str]) -> None:
     for name in ("test_scale[1.0]", "test_scale[3.0]"):
-        assert 'weights["gain"] * centered / x.var()' in told[name]
-        assert "Expected the reference's `deviation`" in told[name]
-        assert "pass" in told[name]
+        assert 'weights["gain"] * centered / x.var()' in places[name]
+        assert "Expected the reference's `deviation`" in places[name]
+        assert "pass" in places[name]
 
 
 @pytest.mark.slow
-def test_an_argument_that_is_changed_in_place(told: dict[str, str]) -> None:
-    assert "code_.py:13, in center" in told["test_center"]
+def test_an_argument_that_is_changed_in_place(places: dict[str, str]) -> None:
+    assert "code_.py:13, in center" in places["test_center"]
 
 
 @pytest.mark.slow
-def test_a_line_that_raises_in_a_unittest(told: dict[str, str]) -> None:
-    assert "code_.py:17, in rows" in told["test_rows"]
-    assert "the failing test passes" in told["test_rows"]
+def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
+    assert "code_.py:17, in rows" in places["test_rows"]
+    assert "the failing test passes" in places["test_rows"]
 
 
 @pytest.mark.slow
@@ -343,21 +343,21 @@ def test_a_line_that_raises_in_a_unittest(told: dict[str, str]) -> None:
         ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
     ],
 )
-def test_the_line_of_code_in_another_style(told: dict[str, str], test: str, place: str, said: str) -> None:
-    assert place in told[test].split("\n")[1]
-    assert said in told[test]
+def test_the_line_of_code_in_another_style(places: dict[str, str], test: str, place: str, said: str) -> None:
+    assert place in places[test].split("\n")[1]
+    assert said in places[test]
 
 
 @pytest.mark.slow
-def test_the_line_that_returns_another_text(told: dict[str, str]) -> None:
-    assert 'return "wrong"' in told["test_name"].split("\n")[1]
-    assert "Call 1 of code_.name gives 'wrong', and the reference 'right'." in told["test_name"]
+def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
+    assert 'return "wrong"' in places["test_name"].split("\n")[1]
+    assert "Call 1 of code_.name gives 'wrong', and the reference 'right'." in places["test_name"]
 
 
 @pytest.mark.slow
-def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(told: dict[str, str]) -> None:
-    assert told["test_running"].startswith("Call 1 of code_.running gives something else")
-    assert "passes" not in told["test_running"]
+def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(places: dict[str, str]) -> None:
+    assert places["test_running"].startswith("Call 1 of code_.running gives something else")
+    assert "passes" not in places["test_running"]
 
 
 @pytest.mark.slow
@@ -370,8 +370,8 @@ def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(told: di
         ("test_alone", "This test calls no function that has a reference of the same name."),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_line(told: dict[str, str], test: str, line: str) -> None:
-    assert told[test].strip().startswith(line)
+def test_what_does_not_fit_is_said_in_a_line(places: dict[str, str], test: str, line: str) -> None:
+    assert places[test].strip().startswith(line)
 
 
 @pytest.mark.slow

@@ -214,7 +214,7 @@ def message(text: str, folder: Path) -> None:
     """The message of an exception."""
     for kind in (RuntimeError, TypeError, ImportError, NameError, SyntaxError, TypeCheckError):
         report = ExceptionReport(kind(text), folder)
-        _ = report.said, report.full
+        _ = report.sentences, report.full
 
 
 def names(text: str, folder: Path) -> None:

@@ -34,7 +34,7 @@ Lessons = Sequence[tuple[Question, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Made:
+class RecordedCall:
     """A call that the right program makes of an earlier one."""
 
     call: str
@@ -43,19 +43,19 @@ class Made:
 
 
 @cache
-def list_calls(question: Question) -> list[Made]:
+def list_calls(question: Question) -> list[RecordedCall]:
     """The calls of other problems' references that the right program makes for a question, in its own words."""
     codes, own = _find_codes(), reference_of(question.call)
     of_others = {
         code: right for code, (right, problem) in codes.items() if problem != codes[inspect.unwrap(own).__code__][1]
     }
-    made: list[Made] = []
+    made: list[RecordedCall] = []
 
     def look(frame: FrameType, event: str, value: Any) -> None:
         if event == "return" and frame.f_code in of_others:
             names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
             given = {name: frame.f_locals[name] for name in names}
-            made.append(Made(of_others[frame.f_code].__name__, given, _count(value)))
+            made.append(RecordedCall(of_others[frame.f_code].__name__, given, _count(value)))
 
     widened, before = [in_dtype(each, torch.float64) for each in question.rehearsed], sys.getprofile()
     sys.setprofile(look)

@@ -19,7 +19,7 @@ from whichline.engine.assignment import Problem, find_needs
 from whichline.engine.finding import Finding
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.result import Check, Outcome, Result
-from whichline.locate.source_location import find_told
+from whichline.locate.source_location import find_same
 from whichline_grader.grading.graded import Grading
 
 SMALL = 0.25  # points
@@ -104,8 +104,8 @@ class Loss:
         """In one line what was found, or what its tests say: where their numbers differ, those of the first."""
         if self.kind is not Kind.UNEXPLAINED:
             return " ".join(self.finding.said).rstrip(":")
-        headline = self.told[0].headline.rstrip(":")
-        return headline + ", for example" * any(each.headline != self.told[0].headline for each in self.told)
+        headline = self.visible[0].headline.rstrip(":")
+        return headline + ", for example" * any(each.headline != self.visible[0].headline for each in self.visible)
 
     @property
     def cost(self) -> str:
@@ -120,7 +120,7 @@ class Loss:
         """The student's line, "adapters.py:3", if it is known, and the same in all of the tests."""
         if self.finding.file:
             return f"{self.finding.file}:{self.finding.line}"
-        places = {result.place for result in self.told if result.check is Check.CALL}
+        places = {result.place for result in self.visible if result.check is Check.CALL}
         return places.pop() if len(places) == 1 else ""
 
     @property
@@ -139,17 +139,17 @@ class Loss:
     @property
     def names(self) -> str:
         """A few of the test functions, each with how many of its cases."""
-        counts = Counter(result.function for result in self.told)
-        cases = {result.function: result.test for result in self.told}
+        counts = Counter(result.function for result in self.visible)
+        cases = {result.function: result.test for result in self.visible}
         names = [f"{count} of `{name}`" if count > 1 else f"`{cases[name]}`" for name, count in counts.items()]
         more = len(names) - MOST_NAMED
         shown = ", ".join([*names[:MOST_NAMED], *([f"… ({more} more)"] if more > 0 else [])])
-        return f"hidden tests alone: {shown}" if self.told[0].hidden else shown
+        return f"hidden tests alone: {shown}" if self.visible[0].hidden else shown
 
     @property
     def hidden_says(self) -> list[str]:
         """A few headlines of hidden tests that say more than that of the first public one."""
-        first = self.told[0]
+        first = self.visible[0]
         kind = first.raised or first.kind or first.headline
         hidden = [each.headline for each in self.results if each.hidden and not first.hidden]
         more = {elide_numbers(headline): headline for headline in hidden if not headline.startswith(kind)}
@@ -158,22 +158,22 @@ class Loss:
     @property
     def example(self) -> list[str]:
         """The lines of its first public test below the headline, without the command that shows it."""
-        first = self.told[0]
+        first = self.visible[0]
         lines = [line for line in first.text.split("\n")[1:] if line and line != first.see]
         return [f"{first.test}:", *lines] if lines and not first.hidden else []
 
     @property
-    def told(self) -> list[Result]:
+    def visible(self) -> list[Result]:
         """The public tests, of which students may know all; the hidden ones if there are no others."""
         return [result for result in self.results if not result.hidden] or self.results
 
     @property
     def see(self) -> str:
         """The command that shows it at home; none where only hidden tests do, or only grading refuses it."""
-        if not self.told or self.told[0].hidden or describe_refusal(self.told[0].text):
+        if not self.visible or self.visible[0].hidden or describe_refusal(self.visible[0].text):
             return ""
-        shown = (result.see for result in self.told if result.see)
-        return next(shown, f'uv run pytest -k "{self.told[0].test}"')
+        shown = (result.see for result in self.visible if result.see)
+        return next(shown, f'uv run pytest -k "{self.visible[0].test}"')
 
 
 def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Loss]:
@@ -290,7 +290,7 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     roots: dict[Finding, Finding] = {}
     for told in explanations:
         if told.problem in problems:
-            repeated = (root for each, root in roots.items() if each.id in told.repeats or find_told(told, [each]))
+            repeated = (root for each, root in roots.items() if each.id in told.repeats or find_same(told, [each]))
             roots[told] = next(repeated, told)
     return roots
 

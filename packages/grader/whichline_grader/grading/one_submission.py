@@ -27,7 +27,7 @@ from whichline_grader.grading.questions import (
     Sealed,
     ask,
     find_source,
-    name_lent,
+    name_carried,
     values_of,
 )
 from whichline_grader.grading.suite import GradedSuite, name_figure
@@ -106,7 +106,7 @@ class _Grader:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
         lessons = find_lessons(self.suite, results)
         chosen = choose_tests(self.suite, results, lessons)
-        self._lent = {test: name_lent(functions, test) for test, functions in chosen.items()}
+        self._lent = {test: name_carried(functions, test) for test, functions in chosen.items()}
         needed = set[str]().union(*chosen.values())
         lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
         missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}

@@ -243,7 +243,7 @@ class Sealed:
 
     Args:
         answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
-            earlier problems were answered for it under a name that says which, of `name_lent`.
+            earlier problems were answered for it under a name that says which, of `name_carried`.
         lent: the functions that were answered for it then, by these names.
         explanations: what was found by a process that earns nothing.
         trouble: why it found less than it might have.
@@ -276,7 +276,7 @@ class Sealed:
         return b"\n".join((json.dumps(provenance).encode(), said))
 
 
-def name_lent(functions: Collection[str], test: str) -> str:
+def name_carried(functions: Collection[str], test: str) -> str:
     """Name the answers to a test while some functions are answered for a submission."""
     return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
 

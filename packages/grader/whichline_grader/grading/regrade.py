@@ -146,7 +146,7 @@ def rescore(out: Path, against: Path | None) -> None:
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
 
 
-class Made(NamedTuple):
+class GradedAttempt(NamedTuple):
     """What a row of grades.csv was made from."""
 
     grading: Grading
@@ -155,7 +155,7 @@ class Made(NamedTuple):
 
 
 # The row of each student in grades.csv, and what it was made from, if that is known.
-Published = Mapping[str, tuple[Mapping[str, str], Made | None]]
+Published = Mapping[str, tuple[Mapping[str, str], GradedAttempt | None]]
 
 
 def _read_published(results: Results) -> Published:
@@ -163,7 +163,7 @@ def _read_published(results: Results) -> Published:
     if not path.exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
     made = {
-        grade.student.key: Made(grade.grading, *results.gradebook.outcomes(grade.grading))
+        grade.student.key: GradedAttempt(grade.grading, *results.gradebook.outcomes(grade.grading))
         for grade in grades(results.gradebook, results.course)
     }
     with path.open(newline="", encoding="utf-8") as file:
@@ -205,7 +205,7 @@ def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator
             yield f"{name} {before.get(name) or 'none'} → {now[name] or 'none'}"
 
 
-def _compare(was: Made, became: Made) -> Iterator[str]:
+def _compare(was: GradedAttempt, became: GradedAttempt) -> Iterator[str]:
     """Say what differs between two gradings of a student."""
     old, new = was.grading, became.grading
     if old.content != new.content:

@@ -161,9 +161,9 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         *_next_step(scores, run, root),
         *_slow(scores),
         *(_explained(scores) if everything else ()),
-        *_told(run.errors),
-        *_told(run.not_own_work),
-        *_told(run.undone),
+        *_render_lines(run.errors),
+        *_render_lines(run.not_own_work),
+        *_render_lines(run.undone),
     )
 
 
@@ -253,7 +253,7 @@ def _slow(scores: list[Score]) -> Iterable[RenderableType]:
         yield Text(f"{what} A call that takes more than 10 s is stopped when it is graded.", "yellow")
 
 
-def _told(lines: list[str]) -> Iterable[RenderableType]:
+def _render_lines(lines: list[str]) -> Iterable[RenderableType]:
     if lines:
         yield Text(f"\n{lines[0]}", "yellow")
         yield Lines(lines[1:], "", "  ")

@@ -42,7 +42,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
     scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.deducted)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
     if run.looking:  # no test is to blame
-        click.echo(f"\n{run.under_way} did not end{run.line}: is there an endless loop in your code?")
+        click.echo(f"\n{run.current_test} did not end{run.line}: is there an endless loop in your code?")
     decisive = [each for each in scores if problem or not each.problem.bonus]
     sys.exit(run.status is None or any(each.first_failure or each.deducted for each in decisive))
 

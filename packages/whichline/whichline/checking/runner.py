@@ -106,7 +106,7 @@ class Run:
         return f"{len(self.results) - len(list(self._not_run()))} of {len(self.results)} tests"
 
     @property
-    def under_way(self) -> str:
+    def current_test(self) -> str:
         """A name for what is running."""
         if self.looking:
             return f"The search for what is wrong in {self.looking}"
@@ -234,7 +234,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
                 status.update(run.progress)
                 if (run.running or 0) >= LONG and not told:
                     told = True
-                    console.print(Text(describe_time_limit(run.under_way, run.running or 0, run.line)))
+                    console.print(Text(describe_time_limit(run.current_test, run.running or 0, run.line)))
     except KeyboardInterrupt:
         pass
     finally:

@@ -35,7 +35,7 @@ Node = TypeVar("Node", bound=ast.AST)
 Definition: Any = ast.ClassDef | ast.FunctionDef
 
 
-class Made(NamedTuple):
+class Origin(NamedTuple):
     """A line that gives a name its value: the function, the expression if it is one, and the names that it can read."""
 
     code: CodeType
@@ -72,11 +72,11 @@ class Definitions:
             if isinstance(each, ast.Call):
                 yield resolve(each.func, names_in(trace))
             elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, names_in(trace), ...) is None:
-                made = self.find_made(each)
+                made = self.find_origin_of_name(each)
                 if made and isinstance(made.value, ast.Call):
                     yield resolve(made.value.func, made.names)
 
-    def find_made(self, node: ast.expr, depth: int = -1) -> "Made | None":
+    def find_origin_of_name(self, node: ast.expr, depth: int = -1) -> "Origin | None":
         """Find the line that gave a name, or an attribute of `self`, its value in the call that is so deep.
 
         Args:
@@ -94,16 +94,16 @@ class Definitions:
             before += [each for each in all_of_them if each.line == node.lineno]
         if before:  # whatever is under a condition may not have run
             is_sure = node.lineno <= before[-1].last
-            return Made(code, before[-1].line, before[-1].value, names) if is_sure else None
+            return Origin(code, before[-1].line, before[-1].value, names) if is_sure else None
         outer = Source.executing(self._calls[depth - 1]).node if -depth < len(self._calls) else None
         given = bind(outer, code).get(text) if isinstance(outer, ast.Call) else None
         if given is None:
             return None
-        made = self.find_made(given, depth - 1) if isinstance(given, ast.Name | ast.Attribute) else None
+        made = self.find_origin_of_name(given, depth - 1) if isinstance(given, ast.Name | ast.Attribute) else None
         caller = self._calls[depth - 1]
-        return made or Made(caller.tb_frame.f_code, given.lineno, given, names_in(caller))
+        return made or Origin(caller.tb_frame.f_code, given.lineno, given, names_in(caller))
 
-    def find_set(self, owner: Any, name: str) -> "Made | None":
+    def find_set(self, owner: Any, name: str) -> "Origin | None":
         """Find the one line that sets an attribute in the methods of an object."""
         methods = [find_function(each) for kind in type(owner).__mro__ for each in vars(kind).values()]
         own = [each for each in methods if each and is_own_file(each.__code__.co_filename, self._root)]
@@ -111,7 +111,7 @@ class Definitions:
         if len(found) != 1:
             return None
         (function, set_) = found[0]
-        return Made(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
+        return Origin(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
 
     def list_stored(self, text: str, code: CodeType) -> list[str]:
         """The lines of a file that store something under a key of a table."""
@@ -151,7 +151,7 @@ class Definitions:
         for node in ast.walk(Source.executing(self._calls[-1]).node or ast.Pass()):
             value = resolve(node, names)
             if isinstance(node, ast.Name | ast.Attribute) and type(value) is float and value.is_integer():
-                made = self.find_made(node)
+                made = self.find_origin_of_name(node)
                 where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
                 what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"
                 return [f"{what}: `/` gives a fraction, `//` does not"]

@@ -201,7 +201,7 @@ class ExceptionReport:
     # What is told.
 
     @cached_property
-    def said(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """The message in one line and what it means, in sentences."""
         if refusal := self.refusal:
             return [refusal]

@@ -54,7 +54,7 @@ class Raised:
 
     def _since(self, node: ast.expr) -> str:
         """Say since which line a name is what it is; "" if that came from elsewhere."""
-        made = self._definitions.find_made(node)
+        made = self._definitions.find_origin_of_name(node)
         if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument that came in
             return ""
         text = ast.unparse(made.value)

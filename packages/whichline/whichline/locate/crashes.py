@@ -191,7 +191,7 @@ def _tell(
         # The function that lacks a `return`, or the adapter that does not take what the test passes.
         frame = _frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
         crash = replace(crash, frames=[*crash.frames, frame])
-    frames, said, operands = crash.frames, report.said, report.operands
+    frames, said, operands = crash.frames, report.sentences, report.operands
     last = frames[-1] if frames else FrameSummary("", 0, "", line="")
     code, columns = _show(frames, suite.root) if frames else ((), (0, 0))
     imported = [each.filename for each in frames if each.name == MODULE]

@@ -17,7 +17,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.diagnose import diagnose, observe
 from whichline.locate.fallback import BEGIN
 from whichline.locate.observed import Observed
-from whichline.locate.source_location import find_told
+from whichline.locate.source_location import find_same
 
 MOST = 3  # findings that a student is shown of one problem
 SECONDS = 60.0  # of processor time for one problem, where a student waits
@@ -64,7 +64,7 @@ def find(
             own = diagnose(suite, problem, failing, passing, observed, errors, seconds)
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
-        return [told for each in found if (told := _as_much_as_is_told(suite, each))]
+        return [told for each in found if (told := _apply_feedback_level(suite, each))]
 
 
 def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[str]) -> list[Result]:
@@ -84,7 +84,7 @@ def _take(found: Sequence[Finding], most: int) -> list[Finding]:
     return [*found[: most + are_together]]
 
 
-def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:
+def _apply_feedback_level(suite: Suite, finding: Finding) -> Finding | None:
     """The finding, or what the assignment leaves of it."""
     told = suite.problems[finding.problem].told if finding.problem in suite.problems else "where"
     if told == "what":
@@ -98,7 +98,7 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
 
     Two places that are proved together are both told.
     """
-    told = {each: first for each in own if (first := find_told(each, found))}
+    told = {each: first for each in own if (first := find_same(each, found))}
     together = {each.tests for each in own if each not in told}
     told = {each: first for each, first in told.items() if each.proof or each.tests not in together}
     new = [each for each in own if each not in told]

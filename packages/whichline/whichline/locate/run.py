@@ -73,7 +73,7 @@ class Runner:
     def is_late(self) -> bool:
         return time.process_time() > self.until
 
-    def is_lent(self, place: Expression) -> bool:
+    def is_answered(self, place: Expression) -> bool:
         """Tell whether an expression is in what makes the object of a function for which the reference answers."""
         kind, _, name = place.function.rpartition(".")
         return name == INIT and any(
@@ -209,8 +209,8 @@ class Runner:
             if code.co_name == INIT:
                 remember(code, parameters)
             inner = [pair for pair in pairs if pair.adapter != call.name and not test.memory]
-            is_lent = [self._know_inner(test, call, recorder, patch, pair, parameters) for pair in inner]
-            return any(is_lent)
+            is_answered = [self._know_inner(test, call, recorder, patch, pair, parameters) for pair in inner]
+            return any(is_answered)
         except RecursionError:  # that is the student's
             raise
         except Exception as error:  # the student's code would take it for its own

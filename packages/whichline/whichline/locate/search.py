@@ -138,7 +138,7 @@ class Search:
         places = dict.fromkeys(
             place for trace in self.traces for place in trace.places if place not in self.experiment.patch
         )
-        new = [place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place)]
+        new = [place for place in places if place not in self.tried and not self.experiment.runner.is_answered(place)]
         roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in trace.list_returned_early()]

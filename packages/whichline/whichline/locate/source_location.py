@@ -57,7 +57,7 @@ def is_at(told: Finding, file: str, line: int, columns: tuple[int, int]) -> bool
     return bool(file) and file == told.file and (line in told.likewise or (line, columns) == (told.line, told.columns))
 
 
-def find_told(each: Finding, before: Sequence[Finding]) -> Finding | None:
+def find_same(each: Finding, before: Sequence[Finding]) -> Finding | None:
     """The finding about an earlier problem that says the same of the same place."""
     there = [told for told in before if is_at(told, each.file, each.line, each.columns)]
     return next((told for told in there if _is_same(told, each)), None)

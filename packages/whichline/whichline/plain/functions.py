@@ -21,7 +21,7 @@ import torch
 from whichline.locate.observed import Namespace, Observed, keep_state
 from whichline.plain import Names
 from whichline.plain.objects import MOST_CALLS, SELF, Kind, find_reference, watch_making
-from whichline.plain.parts import FORM, Parts, find_made, list_outputs, put_together, take_apart
+from whichline.plain.parts import FORM, Parts, find_construction, list_outputs, put_together, take_apart
 from whichline.rules.pairing import list_parameters
 
 CALLED = ("__call__", "__getitem__", "__len__", "__next__")
@@ -151,7 +151,7 @@ class Paired:
         Raises:
             TypeError: nobody saw how the object was made.
         """
-        if self.kind and not find_made(arguments[SELF]):
+        if self.kind and not find_construction(arguments[SELF]):
             raise TypeError("it was called while its object was made")
         parts: Parts = {}
         form = {name: take_apart(value, name, parts, is_whole=True) for name, value in arguments.items()}
@@ -161,7 +161,7 @@ class Paired:
         """Tell whether a call is compared: one of a method, if not too many were."""
         if self.kind is None:
             return True
-        made = find_made(args[0]) if args else None
+        made = find_construction(args[0]) if args else None
         return made is not None and len(made.calls) < MOST_CALLS and self.has_right
 
     @staticmethod
@@ -184,7 +184,7 @@ class Paired:
     def note(self, args: Sequence[Any], parts: Parts) -> None:
         """Note a call of a method: calls that come after it are compared with what it leaves behind."""
         if self.kind:
-            find_made(args[0]).note(parts, parts[FORM], self.function.__name__)
+            find_construction(args[0]).note(parts, parts[FORM], self.function.__name__)
 
     def __call__(self, **parts: Any) -> Any:
         """Call the function of the code; give the tensors that come out, one by itself."""

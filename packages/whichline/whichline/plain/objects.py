@@ -28,7 +28,7 @@ from whichline.plain.parts import (
     Parts,
     Slot,
     copy_parts,
-    find_made,
+    find_construction,
     put_together,
     take_apart,
 )
@@ -68,7 +68,7 @@ class Kind:
 
 
 @dataclass
-class Made:
+class Construction:
     """How an object was made, and what was called on it since.
 
     Args:
@@ -110,7 +110,7 @@ class Made:
             own = {ours: own[theirs] for ours, theirs in self.names.items()}
         given: Parts = {}
         for name, x in self.given.items():
-            if made := find_made(x):
+            if made := find_construction(x):
                 given |= {f"{name}.{key}": each for key, each in made.list_tensors(x).items()}
             else:
                 take_apart(x, name, given)
@@ -153,9 +153,9 @@ class Life(Built):
             given = put_together(self["given"], leaves, is_reference)
             bound = inspect.BoundArguments(kind.signature, given)
             value = (kind.right if is_reference else kind.made)(*bound.args, **bound.kwargs)
-            made = find_made(value)
+            made = find_construction(value)
             if made is None:
-                made = vars(value)[MADE] = Made(kind, given, self["given"], {}, {})
+                made = vars(value)[MADE] = Construction(kind, given, self["given"], {}, {})
             for state, method, form in self["calls"]:
                 _set_state(value, made, state, parts)
                 arguments = put_together(form, parts, is_reference)
@@ -189,7 +189,7 @@ def watch_making(kind: Kind) -> Any:
                     for name, x in bound.arguments.items()
                 }
                 parts = copy_parts({**parts, FORM: form})
-                made = Made(kind, dict(bound.arguments), parts.pop(FORM), parts)
+                made = Construction(kind, dict(bound.arguments), parts.pop(FORM), parts)
         make(self, *args, **kwargs)
         if made and hasattr(self, "__dict__"):
             made.computed = {name: x.clone() for name, x in _list_own(self) if not isinstance(x, nn.Parameter)}
@@ -233,7 +233,7 @@ def _rename(form: Any, names: Mapping[str, str]) -> Any:
     return form
 
 
-def _set_state(value: Any, made: Made, state: Mapping[str, Slot], parts: Parts) -> None:
+def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts: Parts) -> None:
     """Give an object the state that another one had."""
     wanted = {key: parts[slot.name] for key, slot in state.items()}
     if made.names is not None:
@@ -259,7 +259,7 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
         tensor.grad = None if gradient is None else gradient.clone()
 
 
-def _match_names(made: Made, twin: Any, ours: Parts) -> dict[str, str]:
+def _match_names(made: Construction, twin: Any, ours: Parts) -> dict[str, str]:
     """Find out which parameter of a twin is which: by name, else in their order, by shape.
 
     Raises:

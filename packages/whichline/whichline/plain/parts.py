@@ -58,12 +58,12 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
     if isinstance(value, Mapping | list | tuple):
         form = {key: take_apart(each, f"{name}[{key!r}]", parts, is_whole) for key, each in _list_items(value)}
         return _fill(value, form)
-    if is_whole and (made := find_made(value)):
+    if is_whole and (made := find_construction(value)):
         return made.take_apart(value, name, parts)
     return value
 
 
-def find_made(value: Any) -> Any:
+def find_construction(value: Any) -> Any:
     """How an object was made whose class has a reference."""
     return getattr(value, "__dict__", {}).get(MADE)
 
@@ -109,7 +109,7 @@ def list_arguments(arguments: Mapping[str, Any]) -> Parts:
     """The tensors and numbers in arguments, as they are now."""
     parts: Parts = {}
     for name, value in arguments.items():
-        if made := find_made(value):
+        if made := find_construction(value):
             parts |= {f"{name}.{key}": x for key, x in made.list_tensors(value).items()}
         else:
             take_apart(value, name, parts)
