@@ -160,6 +160,17 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         [(TURN, "    return Rotation(d_k, theta, max_seq_len - 1)(in")],
         "The size 10 comes from line 52, `max_seq_len - 1`.",
     ),
+    "a table that is too short, and is read at a number, too": (
+        ROPE,
+        [
+            (TURN, "    return Rotation(d_k, theta, max_seq_len - 1)(in"),
+            (
+                "        cos, sin = self.cos[positions]",
+                "        start = 0\n        cos, sin = self.cos[positions, start:]",
+            ),
+        ],
+        "The size 10 comes from line 53, `max_seq_len - 1`.",
+    ),
     "heads that are not joined before a function that was called before": (
         HEADS,
         [
@@ -200,6 +211,16 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a pair in the place of a tensor": (
         SOFTMAX,
         [(LARGEST, "largest = x.max(dim, keepdim=True)")],
+        "`largest` is a pair since adapters.py:11, `x.max(dim, keepdim=True)`: take one of `.values` and `.indices`.",
+    ),
+    "a pair that a function of torch refuses": (
+        SOFTMAX,
+        [
+            (
+                LARGEST,
+                "largest = x.max(dim, keepdim=True)\n    largest = torch.where(torch.isinf(largest), 0.0, largest)",
+            )
+        ],
         "`largest` is a pair since adapters.py:11, `x.max(dim, keepdim=True)`: take one of `.values` and `.indices`.",
     ),
     "a comma too many": (
@@ -319,6 +340,14 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ("torch.arange(longest, dtype=torch.float64)", "torch.ones(longest, dtype=torch.float64).cumsum(0)"),
         ],
         "`longest` is 1000.0 since adapters.py:52, and no whole number: `/` gives a fraction, `//` does not.",
+    ),
+    "a slice whose ends are fractions": (
+        LINEAR,
+        layer(
+            "        return x @ self.weight.T",
+            "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n        return x[..., all] @ self.weight.T",
+        ),
+        "`half` is 5.0 since adapters.py:38, and no whole number: `/` gives a fraction, `//` does not.",
     ),
     "a pattern that no tensor fits": (
         HEADS,

@@ -148,9 +148,14 @@ class Definitions:
     def find_fraction(self) -> list[str]:
         """Say which number is a fraction where a whole one is needed, and which line makes it so by `/`."""
         names = names_in(self._calls[-1])
-        for node in ast.walk(Source.executing(self._calls[-1]).node or ast.Pass()):
+        todo = [*ast.walk(Source.executing(self._calls[-1]).node or ast.Pass())]
+        for node in todo:  # which grows
+            if not isinstance(node, ast.Name | ast.Attribute):
+                continue
             value = resolve(node, names)
-            if isinstance(node, ast.Name | ast.Attribute) and type(value) is float and value.is_integer():
+            if type(value) is slice and (made := self.find_origin_of_name(node)) and made.value:
+                todo += ast.walk(made.value)
+            if type(value) is float and value.is_integer():
                 made = self.find_origin_of_name(node)
                 where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
                 what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"

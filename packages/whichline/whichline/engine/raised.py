@@ -230,7 +230,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"NoneType|: None", Raised.explain_none),
     (r"'(int|float|torch\.Size|Tensor|Parameter)' object is not callable", Raised.explain_call),
     (rf"{TYPE} object (?:is not|has no)|operand type\(s\) for .*: {TYPE} and {TYPE}", Raised.explain_type),
-    (r"(?:not|number, not|must be Tensor, not) (tuple|list|builtin_function_or_method|method)\b", Raised.explain_type),
+    (r"\bnot (tuple|list|builtin_function_or_method|method|torch\.return_types\.\w+)\b", Raised.explain_type),
     (r"^KeyError", Raised.explain_key),
     (r"^NameError: name '(\w+)'", Raised.explain_names),
     (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),

@@ -39,7 +39,8 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     ]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())
-        tables = [place for place in read if trace.objects[place][0].shape[axis : axis + 1] == (size,)]
+        tensors = [(place, x) for place in read if isinstance(x := trace.objects[place][0], Tensor)]
+        tables = [place for place, x in tensors if x.shape[axis : axis + 1] == (size,)]
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
         numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
