@@ -345,7 +345,8 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         LINEAR,
         layer(
             "        return x @ self.weight.T",
-            "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n        return x[..., all] @ self.weight.T",
+            "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n"
+            "        return x[..., all] @ self.weight.T",
         ),
         "`half` is 5.0 since adapters.py:38, and no whole number: `/` gives a fraction, `//` does not.",
     ),
