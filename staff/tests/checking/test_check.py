@@ -274,6 +274,16 @@ def test_adapters_that_do_not_parse(student: Student) -> None:
     assert "Traceback" not in process.stderr
 
 
+def test_files_that_end_the_process_when_they_are_imported(student: Student) -> None:
+    student.replace("adapters.py", "import torch\n", "import os\n\nimport torch\n\nos._exit(0)\n")
+    process = student.run("whichline", "check")
+    assert process.returncode == 1
+    assert process.stderr == (
+        "Error: the tests could not start: the process ended with status 0 before the first test. Do your files end it\n"
+        "when they are imported, for example with os._exit?\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
