@@ -4,6 +4,7 @@ Keys in the place of the values, scores that were never scaled, the size of anot
 step, so that the divergence comes later. Proved is a cause where tests pass with what belongs there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -163,3 +164,15 @@ def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Optio
         return None
     change = {given: Option((option.names[time],), option.axes)}
     return change if is_known(experiment, change) else None
+
+
+def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | None:
+    """Find the one of several calls of a function that gives back the n-th value of an expression in it."""
+    value, times = trace.objects[place][time], Counter[Expression]()
+    for each in trace.order:
+        came = trace.objects[each][times[each]] if times[each] < len(trace.objects[each]) else None
+        is_call = isinstance(each.node, ast.Call) and each.function != place.function and times[place] > time
+        times[each] += 1
+        if is_call and came is value and len(trace.objects[each]) == 1:
+            return each
+    return None

@@ -12,6 +12,7 @@ from whichline.engine.case import LAST_DIGITS, dtype_of
 from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
 from whichline.engine.finding import Finding
 from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.causes import find_one_call
 from whichline.locate.options import HALF
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
@@ -169,7 +170,7 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
     question = ONCE.format(dtype_name(narrow))
     if len(trace.objects[places[0]]) > 1:  # a function that rounds does so for whoever calls it
-        places = list(dict.fromkeys([trace.find_one_call(places[0], 0) or places[0], *places[1:]]))
+        places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
     return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
 
 

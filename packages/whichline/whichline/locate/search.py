@@ -20,6 +20,7 @@ from whichline.locate.causes import (
     find_cause,
     find_cause_in_most,
     find_common_cause,
+    find_one_call,
     follow_constructors,
     is_by_chance,
 )
@@ -362,8 +363,9 @@ def _find_shown(trace: Trace, place: Expression, option: Option) -> Expression |
         wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
     else:
         wrong = [time for time in times if not trace.is_right_at(place, time)]
-    find = trace.find_given if place.is_read else trace.find_one_call
-    return find(place, wrong[0]) if len(wrong) == 1 else None
+    if len(wrong) != 1:
+        return None
+    return trace.find_given(place, wrong[0]) if place.is_read else find_one_call(trace, place, wrong[0])
 
 
 def judge(before: Trace, root: Expression, change: Options, then: Trace) -> Outcome:

@@ -3,7 +3,6 @@
 import ast
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -200,17 +199,6 @@ class Trace:
     def find_call(self, place: Expression) -> Expression | None:
         """Find the call that gives a constant, as it is written, for a parameter."""
         return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
-
-    def find_one_call(self, place: Expression, time: int) -> Expression | None:
-        """Find the one of several calls of a function that gives back the n-th value of an expression in it."""
-        value, times = self.objects[place][time], Counter[Expression]()
-        for each in self.order:
-            came = self.objects[each][times[each]] if times[each] < len(self.objects[each]) else None
-            is_call = isinstance(each.node, ast.Call) and each.function != place.function and times[place] > time
-            times[each] += 1
-            if is_call and came is value and len(self.objects[each]) == 1:
-                return each
-        return None
 
     def _list_given(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
         """List the calls of a function while which a parameter is read, and what these give for it."""
