@@ -54,6 +54,18 @@ def distances(x, y):
     return np.array([[abs(one - other) for other in y] for one in x])
 
 
+def share_out(x):
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def mix(x, y):
+    scores = x @ y.T
+    scores = scores / len(y)
+    weights = share_out(scores)
+    return weights @ y
+
+
 def total(x, y):
     result = 0.0
     near = distances(x, y)
@@ -94,6 +106,15 @@ SOLUTION = """
 import random
 
 import numpy as np
+
+
+def share_out(x):
+    return np.exp(x) / np.exp(x).sum(1)[:, None]
+
+
+def mix(x, y):
+    powers = np.exp(x @ y.T) ** (1 / x.shape[1])
+    return powers / powers.sum(1)[:, None] @ y
 
 
 def scale(x, weights):
@@ -199,6 +220,11 @@ def test_right(x):
 
 def test_alone(x):
     assert code.alone(x).sum() == 0
+
+
+def test_mix(x):
+    y = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0], [2.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    assert abs(code.mix(x / 9, y)[0, 0] - 0.92816021) < 1e-6
 
 
 def test_total(x):
@@ -346,6 +372,12 @@ def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
 def test_the_line_of_code_in_another_style(places: dict[str, str], test: str, place: str, said: str) -> None:
     assert place in places[test].split("\n")[1]
     assert said in places[test]
+
+
+@pytest.mark.slow
+def test_what_a_right_call_makes_of_wrong_arguments_is_not_trusted(places: dict[str, str]) -> None:
+    assert "`scores / len(y)`, code_.py:" in places["test_mix"]
+    assert "return weights @ y" not in places["test_mix"]
 
 
 @pytest.mark.slow

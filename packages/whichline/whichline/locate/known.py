@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from whichline.locate.checkpoints import Checkpoints
-from whichline.locate.values import Axes, Value, as_value, is_equal
+from whichline.locate.values import Axes, Value, as_value, find_layout, is_equal
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class Known:
             vars(self).pop("_of_size", None)
             self.found.clear()
             self.matches.clear()
+
+    def has(self, x: Any) -> bool:
+        """Tell whether a tensor is known in some layout; what is none is taken for right."""
+        value = as_value(x) if isinstance(x, Tensor) else None
+        return value is None or any(find_layout(value, known) is not None for _, known in self.list_alike(value))
 
     def list_alike(self, value: Value) -> list[tuple[str, Value]]:
         """The values that may hold the same numbers as this one, in their order."""
