@@ -278,10 +278,8 @@ def test_files_that_end_the_process_when_they_are_imported(student: Student) -> 
     student.replace("adapters.py", "import torch\n", "import os\n\nimport torch\n\nos._exit(0)\n")
     process = student.run("whichline", "check")
     assert process.returncode == 1
-    assert process.stderr == (
-        "Error: the tests could not start: the process ended with status 0 before the first test. Do your files end it\n"
-        "when they are imported, for example with os._exit?\n"
-    )
+    assert process.stderr.startswith("Error: the tests could not start: the process ended with status 0 before the")
+    assert process.stderr.endswith("Do your files end it\nwhen they are imported, for example with os._exit?\n")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Keys in the place of the values, scores that were never scaled, the size of anot
 step, so that the divergence comes later. Proved is a cause where tests pass with what belongs there.
 """
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
