@@ -144,7 +144,7 @@ SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[
 def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: GradedSuite, sandbox: Sandbox) -> None:
     tests = [test for test in suite.suite.tests if test.stored and not test.hidden and not test.memory]
     names = [test.name for test in tests if test.function == "test_softmax"][:4]
-    names += [test.name for test in tests if test.function == "test_scaled_dot_product_attention"][:1]
+    names += [test.name for test in tests if test.function == "test_scaled_dot_product_attention"][:5]
     few = only(suite, names)
     assert find_lost(few, sandbox, edit(SLEEPS)).keys() == {"softmax"}
     hurried = replace(few, course=replace(few.course, limits=Limits(seconds=2)))

@@ -1,8 +1,8 @@
 """Find the student's function that does the work of an adapter, and where it gets the adapter's arguments.
 
 A lesson is a call of the adapter. The function is the first of the student's own that receives all tensors of the call
-and returns the numbers that the adapter returns. A helper that gets the tensors first returns something else. The
-adapter's other arguments are found among its arguments, or among those of the constructor of its `self`.
+and returns the numbers that the adapter returns, or raises with it. A helper that gets the tensors first does neither.
+The adapter's other arguments are found among its arguments, or among those of the constructor of its `self`.
 """
 
 import sys
@@ -156,7 +156,9 @@ def _match(source: Source, tensor: Tensor, wanted: Tensor) -> Source | None:
 
 
 def _has_numbers_of(answer: Any, value: Any) -> bool:
-    """Tell whether an answer has the numbers of a value, in any dtype and shape."""
+    """Tell whether an answer has the numbers of a value, in any dtype and shape; None is what raises."""
+    if answer is None:
+        return value is None
     answers, values = (x if isinstance(x, tuple) else (x,) for x in (answer, value))
     if len(values) != len(answers) or not all(isinstance(x, Tensor) for x in (*values, *answers)):
         return False
