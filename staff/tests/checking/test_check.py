@@ -230,7 +230,7 @@ def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
         "print('x is', *x.shape)\n        print('W')\n        return -einsum(",
     )
     process = student.run("whichline", "check", "linear")
-    assert "    your code printed:\n      x is 3 5\n      W\nuv run pytest -x -k test_linear\n" in process.stdout
+    assert "\n  your code printed:\n    x is 3 5\n    W\nuv run pytest -x -k test_linear\n" in process.stdout
 
 
 def test_a_setting_that_a_file_changes_for_all_code_is_below_the_board(student: Student) -> None:

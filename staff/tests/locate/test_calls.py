@@ -188,8 +188,8 @@ HELPED = [
 @pytest.mark.parametrize(
     ("edits", "lines"),
     [
-        ([NO_SCALE, NOT_STABLE], [22, 27]),
-        ([("~mask", "mask"), NOT_STABLE], [22, 29]),
+        ([NO_SCALE, NOT_STABLE], [16, 16, 27]),
+        ([("~mask", "mask"), NOT_STABLE], [16, 16, 29]),
         ([("amax(dim", "amax(0"), NO_SCALE], [14, 14, 27]),
     ],
     ids=["no scale", "an inverted mask", "the maximum of another axis"],
@@ -197,7 +197,7 @@ HELPED = [
 def test_a_helper_that_gets_the_inputs_first_does_not_do_the_work_of_the_adapter(
     find: Explain, edits: list[tuple[str, str]], lines: list[int]
 ) -> None:
-    """In 22, `up(in_features)`; in 14 the maximum, in 27 the scores, in 29 the mask; nothing in 36, `up(V)`."""
+    """In 16 `exp(x)`, in 14 the maximum, in 27 the scores, in 29 the mask; nothing in 36, `up(V)`."""
     assert [x.line for x in find(["softmax", ATTENTION], *HELPED, *edits) if x.code] == lines
 
 

@@ -135,8 +135,12 @@ def list_missing(trace: Trace, root: Expression) -> Iterator[Options]:
     operands = trace.list_operands(root)
     for operand in operands:
         siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
-        for option in dict.fromkeys((*siblings, *list_later(trace, operand, NEXT))):
-            yield from ({place: option} for place in dict.fromkeys((trace.find_sole_origin(operand), operand)))
+        places = dict.fromkeys((trace.find_sole_origin(operand), operand))
+        missing = [each for each in places if not trace.is_handed_on(each, root)]  # nothing is missing in an argument
+        for option in siblings:
+            yield from ({place: option} for place in places)
+        for option in list_later(trace, operand, NEXT):
+            yield from ({place: option} for place in missing if option not in siblings)
     for i, first in enumerate(operands):
         for second in operands[i + 1 :]:
             for option in list_later(trace, first, NEXT):
@@ -151,6 +155,7 @@ def list_missing_upstream(trace: Trace, root: Expression) -> list[Options]:
     changes: list[Options] = [
         {operand: option}
         for operand in list_upstream(trace, root, UPSTREAM)
+        if not trace.is_handed_on(operand, root)
         for option in list_later(trace, operand, LATER)
     ]
     changes = [each for each in changes if count_missing(trace, each)[0] > 0]

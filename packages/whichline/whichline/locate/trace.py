@@ -164,8 +164,7 @@ class Trace:
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
         if given := self.find_given(place, time):
-            origin = self.find_origin(given)
-            return place if self._has_come_in(origin) else origin
+            return self.find_origin(given)
         wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
@@ -181,10 +180,11 @@ class Trace:
                 return before
         return place
 
-    def _has_come_in(self, place: Expression) -> bool:
-        """Tell whether an expression hands on what it reads: `x`, or `x.float()` of what is float32."""
-        value = self.objects[place][0]
-        operands = self.list_operands(place)
+    def is_handed_on(self, place: Expression, root: Expression) -> bool:
+        """Tell whether a caller of the root's function only hands on what came in: `x`, or `x.float()` of float32."""
+        if (place.file, place.function) == (root.file, root.function):
+            return False
+        value, operands = self.objects[place][0], self.list_operands(place)
         return place.is_read or any(each is value for operand in operands for each in self.objects[operand])
 
     def find_given(self, place: Expression, time: int = 0) -> Expression | None:
