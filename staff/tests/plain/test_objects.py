@@ -2,7 +2,7 @@
 
 import pytest
 
-from staff.tests.plain.test_plain import read_places, run_pytest
+from staff.tests.plain.test_plain import run_suite
 
 TABLE = """
 [tool.whichline]
@@ -271,16 +271,7 @@ def test_words():
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("objects")
-    for name, text in {
-        "pyproject.toml": TABLE,
-        "code_.py": CODE,
-        "solution.py": SOLUTION,
-        "test_code.py": TESTS,
-    }.items():
-        (folder / name).write_text(text)
-    run_pytest(folder, "--junitxml=report.xml")
-    return read_places(folder / "report.xml")
+    return run_suite(tmp_path_factory.mktemp("objects"), TABLE, CODE, SOLUTION, TESTS)
 
 
 @pytest.mark.slow

@@ -276,15 +276,18 @@ def read_places(report: Path) -> dict[str, str]:
     return {name: text.partition("which line ---")[2].partition("\n")[2] for name, text in texts.items()}
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("suite")
-    (folder / "pyproject.toml").write_text(TABLE + "[tool.pytest.ini_options]\n")
-    (folder / "code_.py").write_text(CODE)
-    (folder / "solution.py").write_text(SOLUTION)
-    (folder / "test_code.py").write_text(TESTS)
+def run_suite(folder: Path, table: str, code: str, solution: str, tests: str) -> dict[str, str]:
+    """Write a suite, run it, and read what stands under its failing tests."""
+    texts = {"pyproject.toml": table, "code_.py": code, "solution.py": solution, "test_code.py": tests}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
     run_pytest(folder, "--junitxml=report.xml")
     return read_places(folder / "report.xml")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return run_suite(tmp_path_factory.mktemp("suite"), TABLE + "[tool.pytest.ini_options]\n", CODE, SOLUTION, TESTS)
 
 
 @pytest.fixture

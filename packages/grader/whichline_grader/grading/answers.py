@@ -1,4 +1,4 @@
-"""What submissions have answered on other machines, which a class is judged by where it is brought together."""
+"""Find the answers that submissions gave on other machines, so that one machine can judge the whole class."""
 
 import re
 import zlib

@@ -258,7 +258,7 @@ def _list_unwritten(results: Iterable[Result]) -> list[str]:
 
 
 def _blame_alike(public: Sequence[Result], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
-    """What the public tests are blamed on that fail on this case, in the same way; if none has it, on any."""
+    """Blame the causes of the public tests that fail alike on this case, or on any case if no public test has it."""
     named = [each for each in public if case and each.test.partition("[")[2] == case]
     alike = [each for each in named or public if each.is_wrong and (each.check is Check.CALL) is raises]
     return _share([blames[each.test] for each in alike])

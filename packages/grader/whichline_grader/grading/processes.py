@@ -81,7 +81,7 @@ def _begin_nothing() -> Starting:
 
 
 class NoSandbox(Sandbox):
-    """Where submissions are judged by what they have answered: it gives no worker."""
+    """A sandbox that gives no worker: submissions are judged by stored answers."""
 
     def __init__(self) -> None:
         self.achieved, self.advisor = SandboxReport("none", ()), None

@@ -39,8 +39,8 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
     """Tell STUDENT something, or add POINTS, such as +0.5 or -1, to a PROBLEM. A part of the name is enough.
 
     Without a problem no points change. With --waive what violates the rules counts, in one problem or in all of them.
-    Of several attempts the one that counts is meant, with --waive the last one. It holds for what was handed in, also
-    when that is graded again, until you delete it in decisions.toml. Points for a problem that had some replace those.
+    It applies to the attempt that counts, with --waive to the last one. It holds for what was handed in, also when that
+    is graded again, until you delete it in decisions.toml. Points for a problem that had some replace those.
     """
     if problem and waive == (points is not None):
         raise click.UsageError(f"expected points for {problem}, such as +0.5, or else --waive")

@@ -124,7 +124,7 @@ def name_folder(folder: str, secret: bytes) -> str:
 def load_graded_problems(root: Path) -> dict[str, Problem]:
     """Load the problems by id, with the weights of public and hidden tests together.
 
-    Where a problem states no weights of its hidden tests, each has `HIDDEN_WEIGHT`.
+    Each hidden test has `HIDDEN_WEIGHT` in a problem that states no weights for them.
 
     Raises:
         AssignmentError: `assignment.toml` has errors: a problem without hidden tests, a test without a weight, or a

@@ -267,5 +267,5 @@ def _explained(scores: list[Score]) -> Iterable[RenderableType]:
 
 
 def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:
-    """What is told, a finding below the other; what to read is said once."""
+    """The findings, one below the other; each section to read is named once."""
     yield Lines(join_findings(findings), "bold", "  ")
