@@ -23,6 +23,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
 from whichline.locate.origins import describe_changes, describe_origins
+from whichline.locate.repair import find_repair
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
 
@@ -86,7 +87,12 @@ class _Crash:
 
 
 def describe_crashes(
-    suite: Suite, failing: Sequence[Test], others: Sequence[Test], of: int | None = None, runner: Runner | None = None
+    suite: Suite,
+    failing: Sequence[Test],
+    others: Sequence[Test],
+    of: int | None = None,
+    runner: Runner | None = None,
+    passing: Sequence[Test] = (),
 ) -> list[Finding]:
     """Tell in which lines the failing tests of one problem end, and what the calls that end there have in common.
 
@@ -96,6 +102,7 @@ def describe_crashes(
         others: tests of the same problem.
         of: how many tests of the problem fail, if there are others.
         runner: follows values to what made them, where the code can be followed.
+        passing: those of the others that pass.
     """
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []
@@ -112,7 +119,15 @@ def describe_crashes(
         _, noted = note_calls(suite, test)
         answered += noted.calls if noted.has_returned else noted.calls[:-1]
     told = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
-    return [_tell(each, suite, answered, _calls_of(told, but=each), of or len(failing), runner) for each in told]
+    found: list[Finding] = []
+    for each in told:
+        explained = {name for one in found for name in one.tests if one.proof}
+        if any(test.name not in explained for test in each.tests):
+            others = [test for test in failing if test not in each.tests]
+            found.append(
+                _tell(each, suite, answered, _calls_of(told, but=each), of or len(failing), runner, others, passing)
+            )
+    return found
 
 
 def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
@@ -181,6 +196,8 @@ def _tell(
     others: Sequence[Call],
     failing: int,
     runner: Runner | None,
+    others_failing: Sequence[Test],
+    passing: Sequence[Test],
 ) -> Finding:
     """Put a crash into a finding; `others` are the calls that raise elsewhere."""
     report = crash.report
@@ -204,7 +221,14 @@ def _tell(
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported or report.is_explained else runner
-    if runner and not crash.has_returned and (cause := find_cause(runner, crash.tests, failing)):
+    near = [
+        (each.tb_frame.f_code.co_filename, each.tb_frame.f_code.co_qualname, each.tb_lineno) for each in report.calls
+    ]
+    cause = None
+    if runner and not crash.has_returned:
+        cause = find_cause(runner, crash.tests, failing)
+        cause = cause or find_repair(runner, crash.tests, others_failing, passing, near[::-1])
+    if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
         return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))

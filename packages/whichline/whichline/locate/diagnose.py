@@ -19,8 +19,10 @@ from whichline.locate.fallback import find_unproved
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Observed
 from whichline.locate.reference import load_references
+from whichline.locate.repair import find_line, find_repair
 from whichline.locate.repeat import find_unrepeatable
-from whichline.locate.run import Patch, Runner, order_by_generality
+from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
+from whichline.locate.search import Search
 from whichline.locate.values import is_equal
 
 ASKED = 3  # failing tests whose calls are judged
@@ -95,6 +97,17 @@ def find_contract(case: Diagnosis) -> list[Finding]:
     return find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
 
 
+def find_repairs(case: Diagnosis) -> list[Finding]:
+    """The one small change with which the tests pass that nothing explains."""
+    rest = case.leave_out(case.numbers)
+    if not rest or case.found:
+        return []
+    near = [*map(find_line, Search(Experiment(case.runner, rest)).find_roots())]
+    others = [test for test in case.failing if test not in rest]
+    found = find_repair(case.runner, rest, others, case.passing, near)
+    return [found] if found else []
+
+
 def find_fallback(case: Diagnosis) -> list[Finding]:
     """What calls with wrong numbers have in common, and where to begin to look."""
     runner, wrong = case.runner, case.leave_out([test for test in case.failing if test in case.numbers])
@@ -110,12 +123,17 @@ def find_fallback(case: Diagnosis) -> list[Finding]:
 
 def find_crashes(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.failing)
-    return describe_crashes(
-        case.runner.suite, rest, case.list_others(rest), len(case.failing), None if case.is_over else case.runner
-    )
+    runner = None if case.is_over else case.runner
+    return describe_crashes(case.runner.suite, rest, case.list_others(rest), len(case.failing), runner, case.passing)
 
 
-FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, find_fallback)
+FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
+    find_state,
+    _find_numbers,
+    find_contract,
+    find_repairs,
+    find_fallback,
+)
 
 
 def diagnose(

@@ -1,0 +1,157 @@
+"""Repairs: one small change of the code with which failing tests pass, where no value of the reference shows the place.
+
+Mutants are generated from the functions that the failing tests run, those first that are nearest to the first value
+nobody knows, and each is tried on one test before it is on all.
+"""
+
+import ast
+import gc
+import linecache
+from collections.abc import Collection, Iterator, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.locate.mutants import Mutant, Mutated, find_code
+from whichline.locate.observed import Observed
+from whichline.locate.probe import Expression
+from whichline.locate.run import Runner
+from whichline.locate.source_location import count_failing, show_place
+from whichline.locate.trace import Trace
+
+Line = tuple[str, str, int]  # of a file, and the function in which it is
+
+MOST = 600  # mutants that are tried
+MOST_PASSING = 12  # tests that must still pass
+ASK = "What should this be, by the formula?"
+
+
+def find_repair(
+    runner: Runner, failing: Sequence[Test], others: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
+) -> Finding | None:
+    """Find a change with which the failing tests pass, and none of the others fails.
+
+    Args:
+        runner: with its probes on.
+        failing: tests of one problem, those first that tell most.
+        others: those of the same problem that fail in another way, perhaps for the same reason.
+        passing: the rest.
+        near: the lines to begin at.
+    """
+    trace, tried = runner.look(failing[0]), 0
+    parameters = _list_parameters(runner.observed)
+    for file, name, line in _list_functions(trace, near):
+        function, names = _Function(runner, file, name), _Names(trace, file, name)
+        mutants = function.mutated.list_mutants(names.list_alike, parameters)
+        mutants = [each for each in mutants if each.line in names.lines]
+        for mutant in sorted(mutants, key=lambda each: (each.is_less, abs(each.line - line))):
+            if runner.is_late or tried == MOST:
+                return None
+            tried += 1
+            if function.passes(mutant, [*failing, *passing[:MOST_PASSING]]):
+                explained = [*failing, *(test for test in others if function.passes(mutant, [test]))]
+                return _tell(runner, mutant, file, name, explained, len(failing) + len(others))
+    return None
+
+
+class _Function:
+    """A function of the student's copy, which can run with the code of a mutant."""
+
+    def __init__(self, runner: Runner, file: str, name: str) -> None:
+        self.runner, self.file = runner, file
+        self.mutated = Mutated(ast.parse("".join(linecache.getlines(file))), name)
+        self._imports, self._functions = -1, list[FunctionType]()
+
+    def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
+        """Tell whether all of some tests pass with a mutant."""
+        code = self.mutated.compile(mutant, self.file)
+        return code is not None and all(self._passes(code, test) for test in tests if not test.memory)
+
+    def _passes(self, code: CodeType, test: Test) -> bool:
+        self.runner.observed.refresh()
+        own = self._find_functions()
+        codes = [each.__code__ for each in own]
+        try:
+            for each in own:
+                each.__code__ = code
+            return self.runner.run(test, {}, noting=False).passed
+        except ValueError:  # it reads other names of the functions around it
+            return False
+        finally:
+            for each, before in zip(own, codes, strict=True):
+                each.__code__ = before
+
+    def _find_functions(self) -> list[FunctionType]:
+        """The functions with this code, which another import makes anew; to look for them takes long."""
+        observed = self.runner.observed
+        if self._imports != observed.imports:
+            whole = observed.files[self.file].code
+            code = find_code(whole, self.mutated.name) if whole else None
+            self._imports = observed.imports
+            self._functions = (
+                [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)] if code else []
+            )
+        return self._functions
+
+
+def _list_functions(trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
+    """The functions that ran, without those inside others, and the line of each to begin at: the nearest first."""
+    seen: set[tuple[str, str]] = set()
+    for file, name, line in (*near, *map(find_line, reversed(trace.places))):
+        name = name.partition(".<locals>")[0]
+        if (file, name) not in seen:
+            seen.add((file, name))
+            yield file, name, line
+
+
+def find_line(place: Expression) -> Line:
+    return place.file, place.function, place.line
+
+
+class _Names:
+    """The names in a function, and what they stood for in a run."""
+
+    def __init__(self, trace: Trace, file: str, name: str) -> None:
+        inside = [
+            each for each in trace.places if each.file == file and each.function.partition(".<locals>")[0] == name
+        ]
+        self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
+        named = [each for each in inside if isinstance(each.node, ast.Name | ast.Attribute)]
+        self._kinds = {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
+
+    def list_alike(self, name: str) -> Collection[str]:
+        """The other names for something of the same kind."""
+        kind = self._kinds.get(name)
+        return [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
+
+
+def _describe_kind(x: Any) -> Any:
+    return (Tensor, x.shape, x.dtype) if isinstance(x, Tensor) else type(x)
+
+
+def _list_parameters(observed: Observed) -> dict[str, list[str]]:
+    """The parameters of functions and classes, by their names."""
+    found = {}
+    for (_, name), node in observed.definitions.items():
+        *outer, last = name.split(".")
+        own = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+        is_init = last == "__init__" and bool(outer)
+        found[outer[-1] if is_init else last] = own[1:] if outer and own[:1] in (["self"], ["cls"]) else own
+    return found
+
+
+def _tell(runner: Runner, mutant: Mutant, file: str, name: str, explained: Sequence[Test], total: int) -> Finding:
+    problem = explained[0].problem
+    count = count_failing(len(explained), total, "passes", "pass")
+    return Finding(
+        problem,
+        f"{problem}-repair",
+        ("One small change here is enough.",),
+        proof=f"With {mutant.words}, {count}.",
+        question=ASK,
+        tests=tuple(test.name for test in explained),
+        **show_place(file, name, mutant.node, runner.suite.root),  # type: ignore[arg-type]  (a slot has a place)
+    )
