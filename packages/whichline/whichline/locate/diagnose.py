@@ -19,7 +19,7 @@ from whichline.locate.fallback import find_unproved
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Observed
 from whichline.locate.reference import load_references
-from whichline.locate.repair import find_line, find_repair
+from whichline.locate.repair import Line, find_line, find_repair
 from whichline.locate.repeat import find_unrepeatable
 from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
 from whichline.locate.search import Search
@@ -88,8 +88,16 @@ def _is_copy_alike(runner: Runner, test: Test) -> bool:
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:
-    found, case.patch = find_numbers(case.runner, case.numbers, case.failing) if case.numbers else ([], {})
+    if not case.numbers:
+        return []
+    found, case.patch, is_plain = find_numbers(case.runner, case.numbers, case.failing)
+    if found and not is_plain and (repair := _find_repair(case, case.numbers, [*map(find_line, case.patch)])):
+        found, case.patch = [repair], {}
     return found
+
+
+def _find_repair(case: Diagnosis, tests: Sequence[Test], near: Sequence[Line]) -> Finding | None:
+    return find_repair(case.runner, tests, [test for test in case.failing if test not in tests], case.passing, near)
 
 
 def find_contract(case: Diagnosis) -> list[Finding]:
@@ -102,10 +110,8 @@ def find_repairs(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.numbers)
     if not rest or case.found:
         return []
-    near = [*map(find_line, Search(Experiment(case.runner, rest)).find_roots())]
-    others = [test for test in case.failing if test not in rest]
-    found = find_repair(case.runner, rest, others, case.passing, near)
-    return [found] if found else []
+    repair = _find_repair(case, rest, [*map(find_line, Search(Experiment(case.runner, rest)).find_roots())])
+    return [repair] if repair else []
 
 
 def find_fallback(case: Diagnosis) -> list[Finding]:

@@ -3,9 +3,8 @@
 import ast
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from types import CodeType
 
@@ -32,21 +31,22 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
+AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that may be left out
 NOT_RUN = ("returns", "annotation", "decorator_list", "type_params")
 MOST_NAMES = 6  # that are tried in the place of one
-MOST_TOKENS = 8  # of a pattern of einsum
+MOST_AXES = 8  # of an operand of einsum
 
-# The words after "With": what the change is, and not what would be right.
-OPERATOR, COMPARISON, SIGN = "another operator here", "another comparison here", "the opposite sign here"
-SIDES, NAME, NUMBER = "the two sides here exchanged", "another name here", "another number here"
-NAMES = "two names here exchanged"
-ARGUMENTS, FUNCTION, ORDER = "the arguments here in another order", "another function here", "another order here"
-NOTHING, ONE_MORE = "a part of this left out", "one more or one less here"
-TURNED, OPPOSITE = "this transposed", "the opposite here"
+# What a change is, after "With", and not what would be right.
+OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
+NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
+SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
+SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
+ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
+NOTHING = "a part of this left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
-Slot = tuple[ast.AST, str, int | None]  # of a node: the one above it, the field, and the number in that
-Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place of the slot, and the words
+Slot = tuple[ast.AST, str, int | None]  # where a node stands: the one above it, the field, and the number in that
+Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place of the one in the slot, and the words
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Mutant:
     """A function with one change.
 
     Args:
-        node: the expression or the statement that is changed.
+        node: the expression or the statement to mark.
         words: what the change is, after "With".
-        slot: where the change is made.
+        slot: where it is made.
         new: what is put there.
     """
 
@@ -71,12 +71,12 @@ class Mutant:
 
     @property
     def is_less(self) -> bool:
-        """Tell whether it leaves something out: with that, wrong code may not run at all."""
+        """Tell whether it only leaves something out: such a change comes last."""
         return self.words == NOTHING
 
 
-class Mutated:
-    """A function of the student's, from which mutants are made.
+class Mutable:
+    """A function of the student's, of which mutants are made.
 
     Args:
         tree: of its file.
@@ -84,60 +84,50 @@ class Mutated:
     """
 
     def __init__(self, tree: ast.Module, name: str) -> None:
-        self.name = name
         *classes, last = name.split(".")
         body: list[ast.stmt] = tree.body
         for each in classes:
             body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == each), [])
         found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
-        self.function = copy.deepcopy(found[-1]) if found else None
-        self.module = ast.Module([], [])
-        self._read = _count_read(self.function) if self.function else Counter[str]()
-        if self.function:
-            self.function.decorator_list = []
-            inner: ast.stmt = self.function
-            for each in reversed(classes):
-                inner = ast.ClassDef(each, [], [], [inner], [], lineno=1, col_offset=0)
-            self.module.body = [inner]
-            ast.fix_missing_locations(self.module)
-
-    def list_mutants(
-        self, alike: Callable[[str], Collection[str]], parameters: Mapping[str, list[str]]
-    ) -> Iterator[Mutant]:
-        """List the changes.
-
-        Args:
-            alike: gives, for a name or `self.x`, the others that stand for something of the same kind.
-            parameters: of the functions and classes that are called, by their names.
-        """
-        if self.function and not any(isinstance(each, ast.While) for each in ast.walk(self.function)):
-            for slot, node in _list_slots(self.function):
-                for marked, new, words in _list_changes(slot, node, alike, parameters):
-                    if not self._ignores(node, new):
-                        yield Mutant(marked, words, slot, new)
-
-    def _ignores(self, old: ast.AST, new: ast.AST) -> bool:
-        """Tell whether a change makes the function ignore a parameter: then wrong code may not run at all."""
-        own = (
-            {each.arg for each in ast.walk(self.function.args) if isinstance(each, ast.arg)} if self.function else set()
+        function = (
+            copy.deepcopy(found[-1])
+            if found
+            else ast.FunctionDef(last, ast.arguments([], [], None, [], [], None, []), [ast.Pass()], [])
         )
-        lost = (_count_read(old) - _count_read(new)).keys() & own
-        return bool(lost) and any(_count_read(old)[each] == self._read[each] for each in lost)
+        function.decorator_list = []
+        inner: ast.stmt = function
+        for each in reversed(classes):
+            inner = ast.ClassDef(each, [], [], [inner], [])
+        self.name, self._function = name, function
+        self._module = ast.fix_missing_locations(ast.Module([inner], []))
+        self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+        self._read = _count_read(function)
+
+    def list_mutants(self, changes: "Changes") -> list[Mutant]:
+        """List all mutants; none of a function that may then loop for ever."""
+        if any(isinstance(each, ast.While) for each in ast.walk(self._function)):
+            return []
+        found = [(slot, change) for slot in _list_slots(self._function) for change in changes.list_changes(slot)]
+        return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
+
+    def _ignores(self, slot: Slot, new: ast.AST) -> bool:
+        """Tell whether a change makes the function ignore a parameter: then wrong code may not run at all."""
+        lost = _count_read(_get(slot)) - _count_read(new)
+        return any(lost[each] == self._read[each] for each in lost.keys() & self._parameters)
 
     def compile(self, mutant: Mutant, file: str) -> CodeType | None:
         """The code of a mutant; None if Python refuses it."""
-        (above, name, number), new = mutant.slot, mutant.new
         old = _get(mutant.slot)
-        for node in ast.walk(new):
+        for node in ast.walk(mutant.new):
             if "lineno" in node._attributes and not hasattr(node, "lineno"):
                 ast.copy_location(node, old)
+        _set(mutant.slot, mutant.new)
         try:
-            _set(above, name, number, new)
-            return find_code(compile(self.module, file, "exec", dont_inherit=True), self.name)
+            return find_code(compile(self._module, file, "exec", dont_inherit=True), self.name)
         except (SyntaxError, ValueError, TypeError):
             return None
         finally:
-            _set(above, name, number, old)
+            _set(mutant.slot, old)
 
 
 def find_code(code: CodeType, name: str) -> CodeType | None:
@@ -151,17 +141,18 @@ def find_code(code: CodeType, name: str) -> CodeType | None:
     return None
 
 
-def _list_slots(function: ast.FunctionDef) -> Iterator[tuple[Slot, ast.AST]]:
+def _list_slots(function: ast.FunctionDef) -> Iterator[Slot]:
     """The places in the body of a function where an expression or a statement stands."""
-    todo: list[ast.AST] = [function]
+    todo: list[ast.AST] = [*function.body]
+    yield from ((function, "body", number) for number in range(len(function.body)))
     while todo:
         above = todo.pop(0)
         for name, value in ast.iter_fields(above):
-            if name in NOT_RUN or (name == "args" and isinstance(above, ast.FunctionDef)):
+            if name in NOT_RUN or isinstance(value, ast.arguments):
                 continue
             for number, each in enumerate(value) if isinstance(value, list) else [(None, value)]:
                 if isinstance(each, ast.expr | ast.stmt):
-                    yield (above, name, number), each
+                    yield above, name, number
                 todo += [each] if isinstance(each, ast.AST) else []
 
 
@@ -176,187 +167,212 @@ def _get(slot: Slot) -> ast.AST:
     return value if number is None else value[number]
 
 
-def _set(above: ast.AST, name: str, number: int | None, new: ast.AST) -> None:
+def _set(slot: Slot, new: ast.AST) -> None:
+    above, name, number = slot
     if number is None:
         setattr(above, name, new)
     else:
         getattr(above, name)[number] = new
 
 
-def _with(node: ast.AST, **fields: object) -> ast.AST:
+@dataclass(frozen=True)
+class Changes:
+    """Lists what may take the place of an expression or of a statement.
+
+    Args:
+        list_alike: gives, for a name or `self.x`, the others that stand for something of the same kind.
+        parameters: of the functions and classes of the student's, by their names.
+        modules: the names that are imported.
+    """
+
+    list_alike: Callable[[str], Collection[str]]
+    parameters: Mapping[str, Sequence[str]]
+    modules: Collection[str]
+
+    def list_changes(self, slot: Slot) -> Iterator[Change]:
+        """List the changes of the node in a slot."""
+        node = _get(slot)
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            list_own = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+            yield from list_own(node, slot) if list_own else ()
+            yield from self._list_beside(node, slot)
+
+    def _list_beside(self, node: ast.AST, slot: Slot) -> Iterator[Change]:
+        """List the changes that depend on where a node stands."""
+        above, field, _ = slot
+        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
+        if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
+            yield node, ast.UnaryOp(ast.USub(), node), SIGN
+        if isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range"):
+            yield from ((node, each, ONE_MORE) for each in _list_next(node))
+        if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
+            yield node, _call("list", node), LISTED
+        if isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare):
+            names = dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+            for one, other in combinations(names, 2):
+                if other in self.list_alike(one):
+                    yield node, _Exchange({one: other, other: one}).visit(copy.deepcopy(node)), NAMES
+
+    # Expressions.
+
+    def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
+        names = [*self.list_alike(ast.unparse(node))][:MOST_NAMES] if slot[1] != "func" else ()
+        yield from ((node, ast.parse(name, mode="eval").body, NAME) for name in names)
+
+    _of_attribute = _of_name
+
+    def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
+        match node.value:
+            case bool(x):
+                yield node, ast.Constant(not x), OPPOSITE
+            case int(x):
+                yield from ((node, ast.Constant(each), NUMBER) for each in {x + 1, x - 1, -x, 2 * x} - {x})
+            case float(x):
+                yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
+            case str(x) if isinstance(slot[0], ast.Call) and "->" in x:
+                yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(x))
+
+    def _of_binop(self, node: ast.BinOp, _: Slot) -> Iterator[Change]:
+        left, op, right = node.left, node.op, node.right
+        yield from ((node, ast.BinOp(left, each(), right), OPERATOR) for each in OPERATORS.get(type(op), ()))  # type: ignore[arg-type]
+        if isinstance(op, ORDERED):
+            yield node, ast.BinOp(right, op, left), SIDES
+        if isinstance(op, ast.MatMult):
+            yield node, ast.BinOp(_transpose(left), op, right), TURNED
+            yield node, ast.BinOp(left, op, _transpose(right)), TURNED
+        yield from ((node, side, NOTHING) for side in (left, right))
+
+    def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:
+        others = OPERATORS.get(type(node.ops[0]), ()) if len(node.ops) == 1 else ()
+        yield from ((node, ast.Compare(node.left, [each()], node.comparators), COMPARISON) for each in others)  # type: ignore[list-item]
+
+    def _of_boolop(self, node: ast.BoolOp, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.BoolOp(each(), node.values), OPERATOR) for each in OPERATORS[type(node.op)])  # type: ignore[arg-type]
+        yield from ((node, each, NOTHING) for each in node.values)
+
+    def _of_unaryop(self, node: ast.UnaryOp, _: Slot) -> Iterator[Change]:
+        yield node, node.operand, SIGN if isinstance(node.op, ast.USub) else OPPOSITE
+
+    def _of_ifexp(self, node: ast.IfExp, _: Slot) -> Iterator[Change]:
+        yield node, ast.IfExp(node.test, node.orelse, node.body), SIDES
+        yield from ((node, each, NOTHING) for each in (node.body, node.orelse))
+
+    def _of_tuple(self, node: ast.Tuple, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.Tuple(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+
+    def _of_slice(self, node: ast.Slice, slot: Slot) -> Iterator[Change]:
+        lower, upper, marked = node.lower, node.upper, slot[0]
+        yield from ((marked, ast.Slice(each, upper, node.step), ONE_MORE) for each in _list_next(lower, 1))
+        yield from ((marked, ast.Slice(lower, each, node.step), ONE_MORE) for each in _list_next(upper, -1))
+        if lower or upper:
+            yield marked, ast.Slice(upper, lower, node.step), SIDES
+            yield from ((marked, each, NOTHING) for each in (ast.Slice(None, upper), ast.Slice(lower, None)))
+
+    def _of_call(self, node: ast.Call, _: Slot) -> Iterator[Change]:
+        func, arguments, keywords = node.func, node.args, node.keywords
+        name, is_method = _name_called(node), self._is_method(func)
+        if name in OTHER:
+            field = {"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]}
+            yield node, ast.Call(_with(func, **field), arguments, keywords), FUNCTION
+        if not any(isinstance(each, ast.Starred) for each in arguments):
+            by_names = _order_by_names(arguments, self.parameters.get(name, ()))
+            orders = [*by_names, *_list_exchanges(arguments)]
+            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
+        for values in _list_exchanges([each.value for each in keywords]):
+            new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
+            yield node, ast.Call(func, arguments, new), ARGUMENTS
+        for each in keywords:
+            if each.arg in AXES:
+                yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        inner = func.value if is_method and isinstance(func, ast.Attribute) else arguments[0] if arguments else None
+        if inner and not isinstance(inner, ast.Starred):
+            yield node, inner, NOTHING
+
+    def _is_method(self, func: ast.expr) -> bool:
+        is_of_module = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
+        return isinstance(func, ast.Attribute) and not (is_of_module and func.value.id in {*self.modules, "self"})  # type: ignore[attr-defined]
+
+    # Statements.
+
+    def _of_augassign(self, node: ast.AugAssign, _: Slot) -> Iterator[Change]:
+        for each in OPERATORS.get(type(node.op), ()):
+            yield node, ast.AugAssign(node.target, each(), node.value), OPERATOR  # type: ignore[arg-type]
+        yield node, ast.Assign([node.target], node.value), OPERATOR
+        yield node, ast.Pass(), NOTHING
+
+    def _of_assign(self, node: ast.Assign, _: Slot) -> Iterator[Change]:
+        names = {each.id for each in node.targets if isinstance(each, ast.Name)}
+        if names & _count_read(node.value).keys():
+            yield node, ast.Pass(), NOTHING
+
+    def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
+        yield node, ast.Pass(), NOTHING
+
+    def _of_if(self, node: ast.If, _: Slot) -> Iterator[Change]:
+        yield node.test, ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse), OPPOSITE
+
+
+class _Exchange(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+
+def _with(node: ast.expr, **fields: object) -> ast.expr:
     """The same node with other fields."""
-    new = type(node)(**{**dict(ast.iter_fields(node)), **fields})
-    return ast.copy_location(new, node)
+    return type(node)(**{**dict(ast.iter_fields(node)), **fields})
 
 
-def _list_changes(
-    slot: Slot, node: ast.AST, alike: Callable[[str], Collection[str]], parameters: Mapping[str, list[str]]
-) -> Iterator[Change]:
-    """List what may take the place of a node."""
-    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-        return
-    change = partial(_with, node)
-    match node:
-        case ast.Name() | ast.Attribute() if slot[1] != "func":
-            yield from (
-                (node, ast.parse(name, mode="eval").body, NAME) for name in [*alike(ast.unparse(node))][:MOST_NAMES]
-            )
-        case ast.Constant(value=bool(value)):
-            yield node, ast.Constant(not value), OPPOSITE
-        case ast.Constant(value=int(n)):
-            yield from (
-                (node, ast.Constant(each), NUMBER) for each in dict.fromkeys((n + 1, n - 1, -n, 2 * n)) if each != n
-            )
-        case ast.Constant(value=float(x)):
-            yield from (
-                (node, ast.Constant(each), NUMBER) for each in dict.fromkeys((-x, 1 - x, 2 * x, x / 2)) if each != x
-            )
-        case ast.Constant(value=str(text)) if isinstance(slot[0], ast.Call) and " " in text:
-            yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(text))
-        case ast.BinOp(left=left, op=op, right=right):
-            yield from ((node, change(op=each()), OPERATOR) for each in OPERATORS.get(type(op), ()))
-            if isinstance(op, ORDERED):
-                yield node, change(left=right, right=left), SIDES
-            if isinstance(op, ast.MatMult):
-                yield from (
-                    (node, change(**{side: _turn(x)}), TURNED) for side, x in (("left", left), ("right", right))
-                )
-            yield from ((node, side, NOTHING) for side in (left, right))
-        case ast.Compare(ops=[op], left=left, comparators=[right]):
-            yield from ((node, change(ops=[each()]), COMPARISON) for each in OPERATORS.get(type(op), ()))
-        case ast.BoolOp(op=op, values=values):
-            yield from ((node, change(op=each()), OPERATOR) for each in OPERATORS[type(op)])
-            yield from ((node, each, NOTHING) for each in values)
-        case ast.UnaryOp(op=op, operand=operand):
-            yield node, operand, SIGN if isinstance(op, ast.USub) else OPPOSITE
-        case ast.IfExp(body=body, orelse=orelse):
-            yield node, change(body=orelse, orelse=body), SIDES
-            yield from ((node, each, NOTHING) for each in (body, orelse))
-        case ast.Call():
-            yield from _list_changes_of_call(node, parameters)
-        case ast.Tuple(elts=elements) if len(elements) > 1:
-            yield from ((node, change(elts=each), ORDER) for each in _list_exchanges(elements))
-        case ast.Slice(lower=lower, upper=upper):
-            for name, bound in (("lower", lower), ("upper", upper)):
-                yield from ((slot[0], change(**{name: each}), ONE_MORE) for each in _list_next(bound))
-                if bound is None:
-                    each = ast.Constant(1 if name == "lower" else -1)
-                    yield slot[0], change(**{name: each}), ONE_MORE
-                else:
-                    yield slot[0], change(**{name: None}), NOTHING
-        case ast.AugAssign(op=op):
-            yield from ((node, change(op=each()), OPERATOR) for each in OPERATORS.get(type(op), ()))
-            yield node, ast.Pass(), NOTHING
-            yield node, ast.Assign([node.target], node.value), OPERATOR
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            if any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(value)):
-                yield node, ast.Pass(), NOTHING
-        case ast.Expr():
-            yield node, ast.Pass(), NOTHING
-        case ast.If(test=test):
-            yield test, change(test=ast.UnaryOp(ast.Not(), test)), OPPOSITE
-    if isinstance(node, ast.BinOp | ast.Compare) and not isinstance(slot[0], ast.BinOp | ast.Compare):
-        yield from ((node, each, NAMES) for each in _list_with_names_exchanged(node, alike))
-    if isinstance(node, ast.GeneratorExp | ast.Call) and isinstance(slot[0], ast.Assign):
-        yield node, ast.Call(ast.Name("list", ast.Load()), [node], []), LISTED
-    is_element = isinstance(slot[0], ast.List | ast.Tuple | ast.Return) or slot[1] == "args"
-    if (
-        is_element
-        and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call)
-        and not isinstance(slot[0], ast.Subscript)
-    ):
-        yield node, ast.UnaryOp(ast.USub(), node), SIGN
-    if isinstance(slot[0], ast.Compare) or (slot[1] == "args" and _name_of(slot[0]) == "range"):
-        yield from ((node, each, ONE_MORE) for each in _list_next(node) if not isinstance(node, ast.Constant))
+def _call(name: str, argument: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [argument], [])
 
 
-def _list_changes_of_call(node: ast.Call, parameters: Mapping[str, list[str]]) -> Iterator[Change]:
-    change, name, arguments = partial(_with, node), _name_of(node), node.args
-    if name in OTHER:
-        func = node.func
-        other = _with(func, **{"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]})
-        yield node, change(func=other), FUNCTION
-    if (order := _order_by_names(arguments, parameters.get(name, []))) is not None:
-        yield node, change(args=order), ARGUMENTS
-    if not any(isinstance(each, ast.Starred) for each in arguments):
-        yield from ((node, change(args=each), ARGUMENTS) for each in _list_exchanges(arguments))
-    if (
-        isinstance(node.func, ast.Attribute)
-        and not isinstance(node.func.value, ast.Name | ast.Attribute)
-        or (isinstance(node.func, ast.Attribute) and len(arguments) <= 2 and not _is_module(node.func.value))
-    ):
-        yield node, node.func.value, NOTHING
-    if arguments and (not isinstance(node.func, ast.Attribute) or _is_module(node.func.value)):
-        yield node, arguments[0], NOTHING
-    values = [each.value for each in node.keywords]
-    for one, other in combinations(range(len(values)), 2):
-        swapped = [
-            _with(each, value=values[{one: other, other: one}.get(i, i)]) for i, each in enumerate(node.keywords)
-        ]
-        yield node, change(keywords=swapped), ARGUMENTS
-    for i, each in enumerate(node.keywords):
-        if each.arg in ("dim", "axis", "keepdim", "keepdims"):
-            yield node, change(keywords=[*node.keywords[:i], *node.keywords[i + 1 :]]), NOTHING
+def _transpose(x: ast.expr) -> ast.expr:
+    return ast.Attribute(x, "mT", ast.Load())
 
 
-def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "np", "numpy", "math", "F", "nn", "einops", "functools")
-
-
-def _name_of(node: ast.AST) -> str:
+def _name_called(node: ast.AST) -> str:
     """The last name of what a call calls."""
     func = getattr(node, "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
 
 
-def _list_exchanges(elements: list[ast.expr]) -> Iterator[list[ast.expr]]:
+def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
+    """The elements with two of them in each other's place."""
     for i, j in combinations(range(len(elements)), 2):
         new = [*elements]
         new[i], new[j] = new[j], new[i]
         yield new
 
 
-def _list_with_names_exchanged(value: ast.expr, alike: Callable[[str], Collection[str]]) -> Iterator[ast.expr]:
-    """The expression with two of its names in each other's place."""
-    names = list(dict.fromkeys(each.id for each in ast.walk(value) if isinstance(each, ast.Name)))
-    for one, other in combinations(names, 2):
-        if other in alike(one):
-            new = copy.deepcopy(value)
-            for each in ast.walk(new):
-                if isinstance(each, ast.Name):
-                    each.id = {one: other, other: one}.get(each.id, each.id)
-            yield new
-
-
-def _order_by_names(arguments: list[ast.expr], parameters: list[str]) -> list[ast.expr] | None:
-    """The arguments in the order of the parameters that are called alike, if that is another one."""
+def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:
+    """The arguments in the order of the parameters of these names, where that is no exchange of two."""
     by_name = {getattr(each, "id", getattr(each, "attr", "")): each for each in arguments}
-    names = parameters[: len(arguments)]
-    if {*by_name} != {*names} or list(by_name) == names or len(by_name) != len(arguments) < 3:
-        return None
-    return [by_name[name] for name in names]
+    names = [*parameters[: len(arguments)]]
+    if len(by_name) == len(arguments) > 2 and {*by_name} == {*names} and [*by_name] != names:
+        yield [by_name[name] for name in names]
 
 
-def _list_next(bound: ast.AST | None) -> list[ast.expr]:
-    if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):
+def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
+    """One more and one less than a bound; that of a slice may be missing."""
+    if bound is None:
+        return [ast.Constant(default)]
+    if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes
         return []
     return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
 
 
-def _turn(x: ast.expr) -> ast.expr:
-    return ast.Attribute(x, "mT", ast.Load())
-
-
 def _list_patterns(text: str) -> Iterator[str]:
-    """The pattern of einsum with two axes of one operand exchanged."""
-    left, arrow, right = text.partition("->")
-    terms = [*left.split(","), right] if arrow else [text]
-    for number, term in enumerate(terms):
-        tokens = term.split()
-        for i, j in combinations(range(min(len(tokens), MOST_TOKENS)), 2):
-            if tokens[i] not in ("...", "(", ")") and tokens[j] not in ("...", "(", ")"):
-                new = [*tokens]
+    """The pattern of einsum with two axes of one operand, or of the result, exchanged."""
+    left, _, right = text.partition("->")
+    terms = [each.split() if " " in each.strip() else [*each.strip()] for each in (*left.split(","), right)]
+    joint = " " if " " in right.strip() or any(len(each) > 1 for term in terms for each in term) else ""
+    for number, axes in enumerate(terms):
+        for i, j in combinations(range(min(len(axes), MOST_AXES)), 2):
+            if not {axes[i], axes[j]} & {"...", "(", ")", "."}:
+                new = [*axes]
                 new[i], new[j] = new[j], new[i]
-                changed = [*terms]
-                changed[number] = " ".join(new)
-                yield ", ".join(changed[:-1]) + f" -> {changed[-1]}" if arrow else changed[0]
+                joined = [joint.join(new if n == number else each) for n, each in enumerate(terms)]
+                yield f"{','.join(joined[:-1])} -> {joined[-1]}"

@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, join_patches, say_corrected
+from whichline.locate.found import Found, is_plain, join_patches, say_corrected
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -33,26 +33,27 @@ NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should c
 ASKED = 3  # failing tests whose arguments are looked at
 
 
-def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
-    """Find the places of wrong numbers, and what was put there."""
+def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch, bool]:
+    """Find the places of wrong numbers, what was put there, and whether it is plain what is wrong."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
-        return [], {}
+        return [], {}, True
     if unread := _find_unread(runner, wrong):
-        return unread, {}
+        return unread, {}, True
     runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
-        return [], {}
+        return [], {}, True
     patch = join_patches(found)
     passing = [test for test in failing if runner.passes(test, patch)]
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
-        return _find_inner(runner, found, wrong), {}
+        return _find_inner(runner, found, wrong), {}, True
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
-    return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+    findings = [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]]
+    return findings, patch, is_plain(found)
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:

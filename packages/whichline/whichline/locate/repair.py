@@ -15,16 +15,18 @@ from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.mutants import Mutant, Mutated, find_code
+from whichline.locate.mutants import Changes, Mutable, Mutant, find_code
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
-from whichline.locate.run import Runner
+from whichline.locate.run import Runner, choose_kinds
 from whichline.locate.source_location import count_failing, show_place
 from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # of a file, and the function in which it is
 
 MOST = 600  # mutants that are tried
+MOST_LOOKS = 300_000  # of expressions, the same
+KINDS = 4  # tests of which the shortest is the first on which a mutant is tried
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
 
@@ -41,17 +43,20 @@ def find_repair(
         passing: the rest.
         near: the lines to begin at.
     """
-    trace, tried = runner.look(failing[0]), 0
+    trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
+    left = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
+    tests = [trace.test, *(test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test)]
     parameters = _list_parameters(runner.observed)
     for file, name, line in _list_functions(trace, near):
-        function, names = _Function(runner, file, name), _Names(trace, file, name)
-        mutants = function.mutated.list_mutants(names.list_alike, parameters)
+        tree = ast.parse("".join(linecache.getlines(file)))
+        function, names = _Function(runner, file, Mutable(tree, name)), _Names(trace, file, name)
+        mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=lambda each: (each.is_less, abs(each.line - line))):
-            if runner.is_late or tried == MOST:
+            if runner.is_late or not left:
                 return None
-            tried += 1
-            if function.passes(mutant, [*failing, *passing[:MOST_PASSING]]):
+            left -= 1
+            if function.passes(mutant, tests):
                 explained = [*failing, *(test for test in others if function.passes(mutant, [test]))]
                 return _tell(runner, mutant, file, name, explained, len(failing) + len(others))
     return None
@@ -60,14 +65,13 @@ def find_repair(
 class _Function:
     """A function of the student's copy, which can run with the code of a mutant."""
 
-    def __init__(self, runner: Runner, file: str, name: str) -> None:
-        self.runner, self.file = runner, file
-        self.mutated = Mutated(ast.parse("".join(linecache.getlines(file))), name)
+    def __init__(self, runner: Runner, file: str, mutable: Mutable) -> None:
+        self.runner, self.file, self.mutable = runner, file, mutable
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
         """Tell whether all of some tests pass with a mutant."""
-        code = self.mutated.compile(mutant, self.file)
+        code = self.mutable.compile(mutant, self.file)
         return code is not None and all(self._passes(code, test) for test in tests if not test.memory)
 
     def _passes(self, code: CodeType, test: Test) -> bool:
@@ -89,7 +93,7 @@ class _Function:
         observed = self.runner.observed
         if self._imports != observed.imports:
             whole = observed.files[self.file].code
-            code = find_code(whole, self.mutated.name) if whole else None
+            code = find_code(whole, self.mutable.name) if whole else None
             self._imports = observed.imports
             self._functions = (
                 [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)] if code else []
@@ -130,6 +134,11 @@ class _Names:
 
 def _describe_kind(x: Any) -> Any:
     return (Tensor, x.shape, x.dtype) if isinstance(x, Tensor) else type(x)
+
+
+def _list_imported(tree: ast.Module) -> set[str]:
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    return {(name.asname or name.name).partition(".")[0] for each in imports for name in each.names}
 
 
 def _list_parameters(observed: Observed) -> dict[str, list[str]]:
