@@ -322,7 +322,9 @@ class _Exchange(ast.NodeTransformer):
 
 def _with(node: ast.expr, **fields: object) -> ast.expr:
     """The same node with other fields."""
-    return type(node)(**{**dict(ast.iter_fields(node)), **fields})
+    new = copy.copy(node)
+    vars(new).update(fields)
+    return new
 
 
 def _call(name: str, argument: ast.expr) -> ast.Call:
