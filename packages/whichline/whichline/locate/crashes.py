@@ -196,7 +196,7 @@ def _tell(
     others: Sequence[Call],
     failing: int,
     runner: Runner | None,
-    others_failing: Sequence[Test],
+    all_failing: Sequence[Test],
     passing: Sequence[Test],
 ) -> Finding:
     """Put a crash into a finding; `others` are the calls that raise elsewhere."""
@@ -227,7 +227,7 @@ def _tell(
     cause = None
     if runner and not crash.has_returned:
         cause = find_cause(runner, crash.tests, failing)
-        cause = cause or find_repair(runner, crash.tests, others_failing, passing, near[::-1])
+        cause = cause or find_repair(runner, crash.tests, all_failing, passing, near[::-1])
     if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")

@@ -15,14 +15,12 @@ from whichline.locate.call_by_call import is_wrong_number, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
-from whichline.locate.fallback import find_unproved
+from whichline.locate.fallback import find_fallback, find_simpler
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Observed
 from whichline.locate.reference import load_references
-from whichline.locate.repair import Line, find_line, find_repair
 from whichline.locate.repeat import find_unrepeatable
-from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
-from whichline.locate.search import Search
+from whichline.locate.run import Patch, Runner, order_by_generality
 from whichline.locate.values import is_equal
 
 ASKED = 3  # failing tests whose calls are judged
@@ -91,13 +89,10 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     if not case.numbers:
         return []
     found, case.patch, is_plain = find_numbers(case.runner, case.numbers, case.failing)
-    if found and not is_plain and (repair := _find_repair(case, case.numbers, [*map(find_line, case.patch)])):
-        found, case.patch = [repair], {}
+    if found and not is_plain:
+        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, case.patch)
+        found, case.patch = ([simpler], {}) if simpler else (found, case.patch)
     return found
-
-
-def _find_repair(case: Diagnosis, tests: Sequence[Test], near: Sequence[Line]) -> Finding | None:
-    return find_repair(case.runner, tests, [test for test in case.failing if test not in tests], case.passing, near)
 
 
 def find_contract(case: Diagnosis) -> list[Finding]:
@@ -105,17 +100,7 @@ def find_contract(case: Diagnosis) -> list[Finding]:
     return find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
 
 
-def find_repairs(case: Diagnosis) -> list[Finding]:
-    """The one small change with which the tests pass that nothing explains."""
-    rest = case.leave_out(case.numbers)
-    if not rest or case.found:
-        return []
-    repair = _find_repair(case, rest, [*map(find_line, Search(Experiment(case.runner, rest)).find_roots())])
-    return [repair] if repair else []
-
-
-def find_fallback(case: Diagnosis) -> list[Finding]:
-    """What calls with wrong numbers have in common, and where to begin to look."""
+def _find_fallback(case: Diagnosis) -> list[Finding]:
     runner, wrong = case.runner, case.leave_out([test for test in case.failing if test in case.numbers])
     if not wrong:
         return []
@@ -123,8 +108,8 @@ def find_fallback(case: Diagnosis) -> list[Finding]:
     runner.lent = calls.right
     inner = (make_tests(runner.suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
     begins = next(filter(None, inner), wrong)
-    unproved = find_unproved(runner, wrong, case.list_others(wrong), begins, bool(case.found))
-    return [unproved] if unproved else []
+    found = find_fallback(runner, wrong, case.failing, case.passing, begins, bool(case.found))
+    return [found] if found else []
 
 
 def find_crashes(case: Diagnosis) -> list[Finding]:
@@ -133,13 +118,7 @@ def find_crashes(case: Diagnosis) -> list[Finding]:
     return describe_crashes(case.runner.suite, rest, case.list_others(rest), len(case.failing), runner, case.passing)
 
 
-FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
-    find_state,
-    _find_numbers,
-    find_contract,
-    find_repairs,
-    find_fallback,
-)
+FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, _find_fallback)
 
 
 def diagnose(

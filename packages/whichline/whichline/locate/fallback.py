@@ -1,14 +1,20 @@
-"""Wrong answers of which no place is proved: what their calls have in common, and where to begin to look."""
+"""Wrong answers of which no value shows the place: what their calls have in common, and where to begin to look.
+
+That is the one change of the code with which all tests pass, or else the first value that nobody knows.
+"""
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.conditions import Call, Condition, find_condition, list_facts
-from whichline.locate.run import Experiment, Runner, order_by_generality
+from whichline.locate.probe import Expression
+from whichline.locate.repair import find_line, find_repair
+from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
 
@@ -17,61 +23,76 @@ ENOUGH = 2  # cases with a right answer: what one alone does not have may be any
 ASK = "What should this be, by the formula? Is yours the same thing, computed another way?"
 
 
-def find_unproved(
+def find_fallback(
     runner: Runner,
     wrong: Sequence[Test],
-    others: Sequence[Test],
+    failing: Sequence[Test],
+    passing: Sequence[Test],
     begins: Sequence[Test],
-    told: bool = False,
+    is_told: bool = False,
 ) -> Finding | None:
-    """Tell in which cases the answer is wrong, and the first number nobody knows; None if that says nothing.
+    """Tell in which cases the answer is wrong, and what to look at; None if that says nothing.
 
     Args:
         runner: with its probes on.
         wrong: tests of one problem whose numbers are wrong.
-        others: tests of the same problem.
-        begins: the tests in which that number is looked for: those, or calls inside them that are wrong.
-        told: whether something else is told of the problem: then nothing is marked.
+        failing: all tests of the problem that fail.
+        passing: those that pass.
+        begins: the tests in which the first unknown value is looked for: `wrong`, or calls inside them that are wrong.
+        is_told: whether something else is told of the problem: then nothing is marked.
     """
-    these, right, raise_ = _judge_cases(runner, [*wrong, *others])
-    condition = find_condition(these, right) if these and len(right) >= ENOUGH else None
-    if not these or (right and told and not condition):
-        return None
-    place = {} if told else _find_first_unknown(runner, begins)
-    if not condition and not place:
+    unknown = [] if is_told else _list_unknown(runner, begins)
+    repair = None if is_told else find_repair(runner, wrong, failing, passing, [*map(find_line, unknown)])
+    condition, where = _describe_where(runner, [*wrong, *failing, *passing])
+    if repair:
+        return replace(repair, said=(where,) if where else ())
+    if not where or (is_told and not condition) or not (condition or unknown):
         return None
     problem = wrong[0].problem
-    question = next((fact.ask for fact in (condition.facts if condition else ()) if fact.ask), ASK * bool(place))
+    ask = next((fact.ask for fact in (condition.facts if condition else ()) if fact.ask), ASK * bool(unknown))
+    place = [show_place(each.file, each.function, each.node, runner.suite.root) for each in unknown[:1]]
     return Finding(
         problem,
         f"{problem}-unproved",
-        (_describe_where(condition, len(these), len(these) + len(right), raise_), *[BEGIN] * bool(place)),
-        question=question if place else question.replace("this line", "your code"),
+        (where, *[BEGIN] * bool(place)),
+        question=ask if place else ask.replace("this line", "your code"),
         tests=tuple(test.name for test in wrong),
-        **place,
+        **dict[str, Any](*place),
     )
 
 
-def _find_first_unknown(runner: Runner, tests: Sequence[Test]) -> dict[str, Any]:
-    """Find the first value that nobody knows, tensors before numbers, to be shown; {} if there is none.
+def find_simpler(
+    runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Patch
+) -> Finding | None:
+    """Find the one change with which all tests pass, in the place of values of which it is not plain what is wrong."""
+    if repair := find_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
+        where = _describe_where(runner, [*failing, *passing])[1]
+        return replace(repair, said=(where,) if where else ())
+    return None
 
-    A function that does the work of another adapter is not marked: what is wrong in it has tests of its own.
+
+def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
+    """List the first values that nobody knows, tensors before numbers.
+
+    A function that does the work of another adapter is left out: what is wrong in it has tests of its own.
     """
     search = Search(Experiment(runner, order_by_generality(tests)))
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
     roots = [each for each in search.find_roots() if (each.file, each.function) not in others]
-    roots.sort(key=lambda place: search.trace_of(place).is_number(place))
-    return next((show_place(each.file, each.function, each.node, runner.suite.root) for each in roots), {})
+    return sorted(roots, key=lambda place: search.trace_of(place).is_number(place))
 
 
-def _describe_where(condition: Condition | None, wrong: int, judged: int, raise_: bool) -> str:
-    """Say in which cases the answer is wrong: in those that meet a condition, or in so many."""
+def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:
+    """Say in which cases the answer is wrong: in those that meet a condition, or in so many; "" if in none."""
+    wrong, right, raise_ = _judge_cases(runner, tests)
+    if not wrong:
+        return None, ""
+    condition = find_condition(wrong, right) if len(right) >= ENOUGH else None
+    where = f"{len(wrong)} of the {len(wrong) + len(right)} stored cases" if right else "every stored case"
     if condition:
         where = re.sub("call", "stored case", condition.words, count=1) + ", and in no other"
-    else:
-        where = f"{wrong} of the {judged} stored cases" if wrong < judged else "every stored case"
-    return f"{'Among the calls that return, the' if raise_ else 'The'} answer is wrong in {where}."
+    return condition, f"{'Among the calls that return, the' if raise_ else 'The'} answer is wrong in {where}."
 
 
 def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], list[Call], bool]:

@@ -39,7 +39,7 @@ def find_repair(
     Args:
         runner: with its probes on.
         failing: tests of one problem, those first that tell most.
-        others: those of the same problem that fail in another way, perhaps for the same reason.
+        others: of the same problem that fail, perhaps for the same reason.
         passing: the rest.
         near: the lines to begin at.
     """
@@ -57,8 +57,9 @@ def find_repair(
                 return None
             left -= 1
             if function.passes(mutant, tests):
-                explained = [*failing, *(test for test in others if function.passes(mutant, [test]))]
-                return _tell(runner, mutant, file, name, explained, len(failing) + len(others))
+                others = [test for test in others if test not in failing]
+                more = [test for test in others if function.passes(mutant, [test])]
+                return _tell(runner, mutant, file, name, [*failing, *more], len(failing) + len(others))
     return None
 
 
@@ -158,7 +159,7 @@ def _tell(runner: Runner, mutant: Mutant, file: str, name: str, explained: Seque
     return Finding(
         problem,
         f"{problem}-repair",
-        ("One small change here is enough.",),
+        (),
         proof=f"With {mutant.words}, {count}.",
         question=ASK,
         tests=tuple(test.name for test in explained),
