@@ -41,7 +41,7 @@ def program(source: str, folder: Path) -> types.SimpleNamespace:
 def find_in(suite: Suite) -> list[Finding]:
     passed = {test.name: suite.run(test).passed for test in suite.tests}
     failing = [test for test in suite.tests if not passed[test.name]]
-    return describe_crashes(suite, failing, [test for test in suite.tests if passed[test.name]])
+    return describe_crashes(suite, failing, failing, [test for test in suite.tests if passed[test.name]])
 
 
 @pytest.fixture(scope="module")
@@ -407,7 +407,7 @@ def run_cross_entropy(logits, targets, smoothing=None):
         return Test(name, call, ("", 0), stored=lambda: case, problem="loss")
 
     tests = [test("a", (2, 3), 0.1), test("b", (2, 3), None), test("c", (2, 4, 3), 0.1), test("d", (4, 3), None)]
-    first, second = describe_crashes(Suite(tmp_path, {}, tests, calls), tests[1:], tests[:1])
+    first, second = describe_crashes(Suite(tmp_path, {}, tests, calls), tests[1:], tests[1:], tests[:1])
     assert marked(first) == "logits.logsumexp(-1).mean() - smoothing"
     assert first.said[-1] == "This raises in every call where `smoothing` is None, and in no other."
     assert first.proof == "2 of the 3 failing tests stop at this error."

@@ -23,7 +23,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
 from whichline.locate.origins import describe_changes, describe_origins
-from whichline.locate.repair import find_repair
+from whichline.locate.repair import describe_repair
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
 
@@ -88,25 +88,23 @@ class _Crash:
 
 def describe_crashes(
     suite: Suite,
+    tests: Sequence[Test],
     failing: Sequence[Test],
-    others: Sequence[Test],
-    of: int | None = None,
+    passing: Sequence[Test],
     runner: Runner | None = None,
-    passing: Sequence[Test] = (),
 ) -> list[Finding]:
     """Tell in which lines the failing tests of one problem end, and what the calls that end there have in common.
 
     Args:
         suite: the tests, and the student's functions, here or in another process.
-        failing: tests that do not pass; those that end with an answer, or are stopped, are left alone.
-        others: tests of the same problem.
-        of: how many tests of the problem fail, if there are others.
+        tests: those that fail and that nothing has explained; what ends with an answer, or is stopped, is left alone.
+        failing: all tests of the problem that fail.
+        passing: those that pass.
         runner: follows values to what made them, where the code can be followed.
-        passing: those of the others that pass.
     """
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []
-    for test in failing:
+    for test in tests:
         error, noted = note_calls(suite, test)
         if crash := _find_crash(error, noted, suite):
             crash = crashes.setdefault(crash.key, crash)
@@ -115,18 +113,16 @@ def describe_crashes(
         answered += noted.calls if noted.has_returned else noted.calls[:-1]
     if not crashes:
         return []
-    for test in others:
+    for test in (*passing, *(each for each in failing if each not in tests)):
         _, noted = note_calls(suite, test)
         answered += noted.calls if noted.has_returned else noted.calls[:-1]
-    told = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
+    crashed = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
     found: list[Finding] = []
-    for each in told:
-        explained = {name for one in found for name in one.tests if one.proof}
-        if any(test.name not in explained for test in each.tests):
-            others = [test for test in failing if test not in each.tests]
-            found.append(
-                _tell(each, suite, answered, _calls_of(told, but=each), of or len(failing), runner, others, passing)
-            )
+    for crash in crashed:
+        explained = {name for each in found for name in each.tests}
+        if any(test.name not in explained for test in crash.tests):
+            others = _calls_of(crashed, but=crash)
+            found.append(_tell(crash, suite, answered, others, failing, passing, runner))
     return found
 
 
@@ -194,10 +190,9 @@ def _tell(
     suite: Suite,
     answered: Sequence[Call],
     others: Sequence[Call],
-    failing: int,
-    runner: Runner | None,
-    all_failing: Sequence[Test],
+    failing: Sequence[Test],
     passing: Sequence[Test],
+    runner: Runner | None,
 ) -> Finding:
     """Put a crash into a finding; `others` are the calls that raise elsewhere."""
     report = crash.report
@@ -221,14 +216,7 @@ def _tell(
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported or report.is_explained else runner
-    near = [
-        (each.tb_frame.f_code.co_filename, each.tb_frame.f_code.co_qualname, each.tb_lineno) for each in report.calls
-    ]
-    cause = None
-    if runner and not crash.has_returned:
-        cause = find_cause(runner, crash.tests, failing)
-        cause = cause or find_repair(runner, crash.tests, all_failing, passing, near[::-1])
-    if cause:
+    if runner and not crash.has_returned and (cause := _find_cause(runner, crash, failing, passing)):
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
         return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))
@@ -243,10 +231,20 @@ def _tell(
         MODULE if imported else _head(last).rpartition(" ")[2],
         columns,
         (*code, *operands),
-        proof=f"{count_failing(len(crash.tests), failing, 'stops', 'stop').capitalize()} at this error.",
+        proof=f"{count_failing(len(crash.tests), len(failing), 'stops', 'stop').capitalize()} at this error.",
         question=report.ask(last.line or "", ask),
         tests=tests,
     )
+
+
+def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
+    """Find the wrong value for which tests raise, or else a change in another line with which they pass."""
+    if cause := find_cause(runner, crash.tests, len(failing)):
+        return cause
+    calls = [(each.tb_frame.f_code, each.tb_lineno) for each in reversed(crash.report.calls)]
+    near = [(code.co_filename, code.co_qualname, line) for code, line in calls]
+    repair, last = describe_repair(runner, crash.tests, failing, passing, near), crash.frames[-1]
+    return repair if repair and (repair.file, repair.line) != (last.filename, last.lineno) else None
 
 
 def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:

@@ -57,9 +57,6 @@ class Diagnosis:
         told = {name for each in self.found for name in each.tests}
         return [test for test in tests if test.name not in told]
 
-    def list_others(self, tests: Sequence[Test]) -> list[Test]:
-        return [*self.passing, *(test for test in self.failing if test not in tests)]
-
 
 def find_state(case: Diagnosis) -> list[Finding]:
     """What is random, or kept from one call to the next; other code that is not the same twice is not followed."""
@@ -115,7 +112,7 @@ def _find_fallback(case: Diagnosis) -> list[Finding]:
 def find_crashes(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.failing)
     runner = None if case.is_over else case.runner
-    return describe_crashes(case.runner.suite, rest, case.list_others(rest), len(case.failing), runner, case.passing)
+    return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
 FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, _find_fallback)
@@ -141,9 +138,7 @@ def diagnose(
         errors: gets those of the search itself, for staff, in words; without it they are raised.
         seconds: of processor time that the search may take, apart from its budget.
     """
-    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
-    runner = Runner(suite, steps, observed or observe(suite), until=time.process_time() + seconds)
+    runner = make_runner(suite, problem, observed or observe(suite), seconds)
     case = Diagnosis(runner, failing, passing)
     with _note_error(case, problem, errors):
         for detect in FOLLOWING:
@@ -157,6 +152,13 @@ def diagnose(
         late = f"The search was stopped after {seconds:.0f} s: there may be more to find."
         return [*before, replace(last, said=(*last.said, late))]
     return case.found
+
+
+def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float = math.inf) -> Runner:
+    """What runs tests of a problem, with the references of all that it needs."""
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    references = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
+    return Runner(suite, references, observed, until=time.process_time() + seconds)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Difference:
 def compare(trace: Trace, change: Options) -> Difference:
     """Say how the first of the places of a change differs from what is put there, the first time that it does."""
     (place, option), *others = change.items()
-    if (match := trace.match(place)) and (words := _compare_steps(trace, match, change)):
+    if (match := trace.match(place)) and not _is_constant(trace.value(place)[-1]) and (words := _compare_steps(trace, match, change)):
         return Difference(words, True, is_extra=bool(others))
     values = trace.value(place)
     time = _find_different(trace, place, option)
@@ -105,6 +105,11 @@ def find_other(trace: Trace, place: Expression, option: Option) -> int:
     return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
 
 
+def _is_constant(value: object) -> bool:
+    """Tell whether a tensor holds one number everywhere: whatever it is, that is by chance."""
+    return isinstance(value, Tensor) and value.numel() > 1 and bool((value == value.flatten()[0]).all())
+
+
 def _describe_difference(
     value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
 ) -> Difference:
@@ -120,14 +125,17 @@ def _describe_difference(
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, {shapes}.", True)
+    is_constant = _is_constant(value)
     for other, thing in known.items():
-        if other != name and find_layout(Value(value), thing) is not None:
+        if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
     if not value.ndim and not right.ndim:
         return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
     if value.shape != right.shape:
         found = describe_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
+    if is_constant and value.dtype != torch.bool and value.shape == right.shape:
+        return Difference(f"Expected {name}; found {_number(value.flatten()[0])} everywhere.", False)
     if right.dtype == torch.bool:
         found, is_simple = _of_masks(value, right), True
     else:

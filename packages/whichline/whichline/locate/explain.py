@@ -14,10 +14,10 @@ from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
-from whichline.locate.diagnose import diagnose, observe
+from whichline.locate.diagnose import diagnose, make_runner, observe
 from whichline.locate.fallback import BEGIN
 from whichline.locate.observed import Observed
-from whichline.locate.source_location import find_same
+from whichline.locate.source_location import find_columns, find_same, name_file
 
 MOST = 3  # findings that a student is shown of one problem
 SECONDS = 60.0  # of processor time for one problem, where a student waits
@@ -64,6 +64,7 @@ def find(
             own = diagnose(suite, problem, failing, passing, observed, errors, seconds)
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
+        found = [*dict.fromkeys(_refer(suite, each, found, observed) for each in found)]
         return [told for each in found if (told := _apply_feedback_level(suite, each))]
 
 
@@ -116,6 +117,36 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
     if firsts[0].function == MODULE:
         said, function = f"{title} could not run: the same file cannot be imported.", MODULE
     return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]
+
+
+def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed) -> Finding:
+    """The finding, or, where it is about code that runs a line that is proved to be wrong elsewhere, a word of that."""
+    proved = [one for one in found if one.proof and one.file and one.problem != each.problem]
+    if not each.file or not proved or not each.tests:
+        return each
+    lines = _list_run(suite, each, observed)
+    wrong = [one for one in proved if (one.file, one.line) in lines]
+    if not wrong:
+        return each
+    title, count = suite.problems[each.problem].title, len(each.tests)
+    tests = f"{count} failing test{'s' * (count > 1)} of {title} also run{'s' * (count == 1)}"
+    said = f"{tests} {wrong[0].file}:{wrong[0].line}: correct that line first."
+    return Finding(each.problem, f"{each.problem}-as-earlier", (said,), tests=each.tests, repeats=(wrong[0].id,))
+
+
+def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int]]:
+    """The lines that run inside the call that a finding is about; if nothing is proved of it, all in its tests."""
+    tests = [test for test in suite.tests if test.name == finding.tests[0] and not test.memory]
+    traces = [make_runner(suite, finding.problem, observed).look(test) for test in tests]
+    places = [
+        (trace, place, (name_file(place.file, suite.root), place.line)) for trace in traces for place in trace.places
+    ]
+    if not finding.proof:
+        return {line for _, _, line in places}
+    own = [(trace, place) for trace, place, line in places if line == (finding.file, finding.line)]
+    calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]
+    inside = {each for trace, place in calls for each in trace.inside.get(place, ())}
+    return {(name_file(each.file, suite.root), each.line) for each in inside}
 
 
 def describe_errors(errors: Sequence[str]) -> list[str]:

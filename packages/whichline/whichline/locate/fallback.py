@@ -13,7 +13,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.conditions import Call, Condition, find_condition, list_facts
 from whichline.locate.probe import Expression
-from whichline.locate.repair import find_line, find_repair
+from whichline.locate.repair import describe_repair, find_line
 from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
@@ -42,7 +42,7 @@ def find_fallback(
         is_told: whether something else is told of the problem: then nothing is marked.
     """
     unknown = [] if is_told else _list_unknown(runner, begins)
-    repair = None if is_told else find_repair(runner, wrong, failing, passing, [*map(find_line, unknown)])
+    repair = None if is_told else describe_repair(runner, wrong, failing, passing, [*map(find_line, unknown)])
     condition, where = _describe_where(runner, [*wrong, *failing, *passing])
     if repair:
         return replace(repair, said=(where,) if where else ())
@@ -65,7 +65,7 @@ def find_simpler(
     runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Patch
 ) -> Finding | None:
     """Find the one change with which all tests pass, in the place of values of which it is not plain what is wrong."""
-    if repair := find_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
+    if repair := describe_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
         where = _describe_where(runner, [*failing, *passing])[1]
         return replace(repair, said=(where,) if where else ())
     return None

@@ -41,6 +41,7 @@ OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison he
 NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
+PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 NOTHING = "a part of this left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
@@ -240,6 +241,11 @@ class Changes:
         if isinstance(op, ast.MatMult):
             yield node, ast.BinOp(_transpose(left), op, right), TURNED
             yield node, ast.BinOp(left, op, _transpose(right)), TURNED
+        if isinstance(left, ast.BinOp):
+            yield node, ast.BinOp(left.left, left.op, ast.BinOp(left.right, op, right)), PARENTHESES
+            yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
+        if isinstance(right, ast.BinOp):
+            yield node, ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right), PARENTHESES
         yield from ((node, side, NOTHING) for side in (left, right))
 
     def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:

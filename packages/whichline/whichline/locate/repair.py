@@ -8,6 +8,8 @@ import ast
 import gc
 import linecache
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -31,16 +33,35 @@ MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
 
 
+@dataclass(frozen=True)
+class Repair:
+    """A change with which tests pass.
+
+    Args:
+        function: in which it is made.
+        mutant: the function with that change.
+    """
+
+    function: "_Function"
+    mutant: Mutant
+
+    def passes(self, test: Test) -> bool:
+        return self.function.passes(self.mutant, [test])
+
+    def show(self, root: Path) -> dict[str, Any]:
+        """The fields of a finding about the expression, or the statement, that is changed."""
+        return show_place(self.function.file, self.function.mutable.name, self.mutant.node, root)  # type: ignore[arg-type]  (it stands in a line)
+
+
 def find_repair(
-    runner: Runner, failing: Sequence[Test], others: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
-) -> Finding | None:
-    """Find a change with which the failing tests pass, and none of the others fails.
+    runner: Runner, failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
+) -> Repair | None:
+    """Find a change with which all of some failing tests pass, and none of the others fails.
 
     Args:
         runner: with its probes on.
-        failing: tests of one problem, those first that tell most.
-        others: of the same problem that fail, perhaps for the same reason.
-        passing: the rest.
+        failing: the tests, those first that tell most.
+        passing: the others.
         near: the lines to begin at.
     """
     trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
@@ -57,10 +78,27 @@ def find_repair(
                 return None
             left -= 1
             if function.passes(mutant, tests):
-                others = [test for test in others if test not in failing]
-                more = [test for test in others if function.passes(mutant, [test])]
-                return _tell(runner, mutant, file, name, [*failing, *more], len(failing) + len(others))
+                return Repair(function, mutant)
     return None
+
+
+def describe_repair(
+    runner: Runner, tests: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
+) -> Finding | None:
+    """The finding about a change with which some tests pass, and which of all failing ones pass with it, too."""
+    if not (repair := find_repair(runner, tests, passing, near)):
+        return None
+    explained = [test for test in failing if test in tests or repair.passes(test)]
+    problem = tests[0].problem
+    return Finding(
+        problem,
+        f"{problem}-repair",
+        (),
+        proof=f"With {repair.mutant.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}.",
+        question=ASK,
+        tests=tuple(test.name for test in explained),
+        **repair.show(runner.suite.root),
+    )
 
 
 class _Function:
@@ -151,17 +189,3 @@ def _list_parameters(observed: Observed) -> dict[str, list[str]]:
         is_init = last == "__init__" and bool(outer)
         found[outer[-1] if is_init else last] = own[1:] if outer and own[:1] in (["self"], ["cls"]) else own
     return found
-
-
-def _tell(runner: Runner, mutant: Mutant, file: str, name: str, explained: Sequence[Test], total: int) -> Finding:
-    problem = explained[0].problem
-    count = count_failing(len(explained), total, "passes", "pass")
-    return Finding(
-        problem,
-        f"{problem}-repair",
-        (),
-        proof=f"With {mutant.words}, {count}.",
-        question=ASK,
-        tests=tuple(test.name for test in explained),
-        **show_place(file, name, mutant.node, runner.suite.root),  # type: ignore[arg-type]  (a slot has a place)
-    )
