@@ -241,9 +241,12 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
     """Find the wrong value for which tests raise, or else a change in another line with which they pass."""
     if cause := find_cause(runner, crash.tests, len(failing)):
         return cause
+    last = crash.frames[-1]
+    if (last.line or "").lstrip().startswith(("raise", "assert")):  # the code says itself that this is wrong
+        return None
     calls = [(each.tb_frame.f_code, each.tb_lineno) for each in reversed(crash.report.calls)]
     near = [(code.co_filename, code.co_qualname, line) for code, line in calls]
-    repair, last = describe_repair(runner, crash.tests, failing, passing, near), crash.frames[-1]
+    repair = describe_repair(runner, crash.tests, failing, passing, near)
     return repair if repair and (repair.file, repair.line) != (last.filename, last.lineno) else None
 
 

@@ -26,8 +26,8 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # of a file, and the function in which it is
 
-MOST = 600  # mutants that are tried
-MOST_LOOKS = 300_000  # of expressions, the same
+MOST = 400  # mutants that are tried
+MOST_LOOKS = 200_000  # of expressions, the same
 KINDS = 4  # tests of which the shortest is the first on which a mutant is tried
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
