@@ -1,0 +1,154 @@
+"""Repairs: the one small change of the code with which failing tests pass, where no value shows the place."""
+
+import ast
+import math
+from typing import Any
+
+import pytest
+
+from staff.tests.locate.conftest import Explain
+from staff.tests.locate.test_calls import list_marks
+from whichline.locate import mutants
+from whichline.locate.mutants import Changes, Mutable
+
+ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
+PARAMETERS = {"solve": ["a", "b", "c"]}
+SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
+
+
+def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ()) -> dict[Any, str]:
+    """What all mutants of `f` answer, and what the change is."""
+    tree = ast.parse(source)
+    mutable = Mutable(tree, "f")
+    answers: dict[Any, str] = {}
+    changes = Changes(lambda name: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"])
+    for mutant in mutable.list_mutants(changes):
+        names: dict[str, Any] = {"math": math}
+        exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
+        if code := mutable.compile(mutant, "f.py"):
+            names["f"].__code__ = code
+            try:
+                answers.setdefault(names["f"](*arguments), mutant.words)
+            except Exception:  # noqa: S112 (a mutant may raise anything)
+                continue
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "right", "words"),
+    [
+        ("return a - b", (7, 2), 9, mutants.OPERATOR),
+        ("return a - b", (7, 2), -5, mutants.SIDES),
+        ("return a % b", (7, 2), 3, mutants.OPERATOR),
+        ("return (a + b) * 3", (7, 2), 13, mutants.PARENTHESES),
+        ("return a * b + a", (7, 2), 14, mutants.NOTHING),
+        ("return a < b", (2, 2), True, mutants.COMPARISON),
+        ("return a and b", (0, 2), 2, mutants.OPERATOR),
+        ("return -a + b * 0", (7, 2), 7, mutants.SIGN),
+        ("return (a, b)", (7, 2), (-7, 2), mutants.SIGN),
+        ("return a if b else 0", (7, 0), 7, mutants.SIDES),
+        ("return a + 2 + b", (7, 2), 12, mutants.NUMBER),
+        ("return sum(range(a)) + b", (4, 0), 10, mutants.ONE_MORE),
+        ("return tuple([1, 2, 3, 4][:a]) * b", (2, 1), (1, 2, 3), mutants.ONE_MORE),
+        ("return (b, a)", (7, 2), (7, 2), mutants.ORDER),
+        ("return max(a, b)", (7, 2), 2, mutants.FUNCTION),
+        ("return math.floor(a / b)", (7, 2), 4, mutants.FUNCTION),
+        ("return solve(b, a, 0)", (7, 2), 27, mutants.ARGUMENTS),
+        ("c = 3\n    return solve(c, a, b)", (7, 2), 327, mutants.ARGUMENTS),
+        ("return dict(x=a, y=b)['x']", (7, 2), 2, mutants.ARGUMENTS),
+        ("a += b\n    return a * b", (7, 2), 10, mutants.OPERATOR),
+        ("a = a * 3 + b\n    return a + b", (7, 2), 9, mutants.NOTHING),
+        ("if not a:\n        return b\n    return 0", (7, 2), 2, mutants.OPPOSITE),
+        ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, mutants.LISTED),
+    ],
+)
+def test_mistakes_that_people_make_are_undone_by_a_mutant(
+    body: str, arguments: tuple[int, ...], right: object, words: str
+) -> None:
+    answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
+    assert answers.get(right) == words
+
+
+def test_names_are_replaced_by_others_of_the_same_kind() -> None:
+    source = "def f(q, k, v):\n    return q * k + k * v, v\n"
+    assert list_answers(source, 2, 3, 5, alike=("q", "k", "v"))[2 * 3 + 5 * 5, 5] == mutants.NAME
+    assert list_answers("def f(q, k, v):\n    return q + 2 * k + v\n", 2, 3, 5, alike=("q", "k"))[12] == mutants.NAMES
+
+
+def test_axes_of_a_pattern_are_exchanged() -> None:
+    answers = list_answers("def f():\n    return ''.join('... q d, ... k d -> ... q k')\n")
+    assert answers["... q d,... k d -> ... k q"] == mutants.ORDER
+
+
+@pytest.mark.parametrize("body", ["return x if n is None else x + n", "return x + n", "x = x[:n]\n    return x"])
+def test_no_mutant_ignores_a_parameter(body: str) -> None:
+    mutable = Mutable(ast.parse(f"def f(x, n):\n    {body}\n"), "f")
+    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, ())):
+        code = mutable.compile(mutant, "f.py")
+        assert code is None or "n" in code.co_varnames
+
+
+def test_what_may_loop_for_ever_has_no_mutants() -> None:
+    mutable = Mutable(ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n"), "f")
+    assert not mutable.list_mutants(Changes(lambda _: (), {}, ()))
+
+
+POLAR = """        a = self.angles[positions]
+        pairs = torch.view_as_complex(x.double().reshape(*x.shape[:-1], -1, 2).contiguous())
+        return torch.view_as_real(pairs / torch.polar(torch.ones_like(a), a)).flatten(-2).to(x.dtype)
+"""
+TURNED = """        cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)
+        first, second = x[..., 0::2], x[..., 1::2]
+        turned = torch.empty_like(x)
+        turned[..., 0::2] = first * cos - second * sin
+        turned[..., 1::2] = first * sin + second * cos
+        return turned
+"""
+ANGLES = ("self.cos, self.sin = angles.cos(), angles.sin()", "self.angles = angles")
+USED_UP = """    rows = (row for row in weights)
+    answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
+    return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
+"""
+REPAIRS = {
+    "another direction": (
+        ROPE,
+        [ANGLES, (TURNED, POLAR)],
+        "pairs / torch.polar(torch.ones_like(a), a)",
+        "another operator here",
+    ),
+    "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
+    "used up": (
+        LINEAR,
+        [("    return in_features @ weights.T\n", USED_UP)],
+        "(row for row in weights)",
+        "a list here, which a loop does not use up as it does a generator",
+    ),
+}
+
+
+@pytest.mark.parametrize(("problem", "edits", "marked", "words"), REPAIRS.values(), ids=REPAIRS)
+def test_the_expression_is_marked_that_one_change_repairs(
+    find_alone: Explain, problem: str, edits: list[tuple[str, str]], marked: str, words: str
+) -> None:
+    (finding,) = find_alone(problem, *edits)
+    *_, code, mark = (line for line in finding.code if line.startswith("    "))
+    assert code[mark.index("^") : len(mark)] == marked
+    assert finding.proof.startswith(f"With {words}, ")
+    assert " failing test" in finding.proof
+
+
+def test_what_the_code_refuses_itself_is_not_repaired(find_alone: Explain) -> None:
+    refuses = "    if d_k % 4:\n        raise ValueError('d_k must be a multiple of 4')\n    return Rotation("
+    (finding,) = find_alone(ROPE, ("    return Rotation(", refuses))
+    assert list_marks([finding]) == ["raise ValueError('d_k must be a multiple of 4')"]
+    assert finding.proof.endswith("at this error.")
+
+
+def test_a_call_that_runs_a_line_proved_wrong_elsewhere_refers_to_it(find: Explain) -> None:
+    rows = ("lambda x: rotation(x, positions))", "lambda x: rotation(x.mT.mT.clone(), positions + 0))")
+    found = find([ROPE, MULTIHEAD], ANGLES, (TURNED, POLAR), rows)
+    first, second = (each for each in found if each.problem in (ROPE, MULTIHEAD))
+    assert first.file
+    assert not second.file
+    assert second.is_of_earlier
+    assert f":{first.line}" in second.said[0]
