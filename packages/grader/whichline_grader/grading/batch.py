@@ -11,8 +11,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from whichline_grader.grading.final_grades import grades, grades_of, write_grade
 from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
-from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
+from whichline_grader.grading.processes import ANSWERS, Forks, Record
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
@@ -97,19 +96,18 @@ class How:
 
 
 def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
-    """Grade in `sandbox`; the rest, and what it raises, is as for `grade_by`."""
-    with grade_here(suite, sandbox, how.jobs) as submit:
-        return grade_by(submit, suite, paths, out, how)
+    """Grade in `sandbox`; the rest is as for `grade_by`."""
+    return grade_by(Forks(suite, sandbox), suite, paths, out, how)
 
 
-def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.
 
     Raises:
         TakenError: another batch writes to `out`.
-        HostError: nothing can be graded any more.
+        SandboxError: nothing can be graded any more.
         RosterError: two submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -121,12 +119,13 @@ def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Pat
         with writing(out):
             gradebook.score_with(suite.problems)
         waiting = deque(_Attempt(name, work) for name, work in works.items())
-        return _Batch(submit, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
+        with closing(forks):  # they hold the pipe of the reader
+            return _Batch(forks, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
 
 
 @dataclass
 class _Batch:
-    submit: Submit
+    forks: Forks
     how: How
     suite: GradedSuite
     gradebook: Gradebook
@@ -134,15 +133,15 @@ class _Batch:
     reader: Reader
     waiting: deque[_Attempt]
     progress: Progress
-    running: dict[Future[Record], _Attempt] = field(default_factory=dict)
+    running: dict[str, _Attempt] = field(default_factory=dict)
 
     def run(self) -> Progress:
         while self.waiting or self.running:
             if self.waiting and len(self.running) < self.how.jobs:
                 self._start(self.waiting.popleft())
             else:
-                for future in wait(self.running, TICK, FIRST_COMPLETED).done:
-                    self._finish(self.running.pop(future), future)
+                for name, record in self.forks.wait(TICK):
+                    self._finish(self.running.pop(name), record)
             self.progress.running = len(self.running)
             self.how.show(self.progress)
         return self.progress
@@ -171,17 +170,12 @@ class _Batch:
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
             try:
-                self.running[self.submit(submission, self._recall(content))] = attempt
+                self.forks.start(attempt.name, submission, self._recall(content))
+                self.running[attempt.name] = attempt
             except AnswersError as error:
                 self._give_up(attempt, str(error))
 
-    def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
-        try:
-            record = future.result()
-        except HostError:
-            raise
-        except Exception as error:  # as when a record cannot be read
-            record = Record(fault=f"{type(error).__name__}: {error}")
+    def _finish(self, attempt: _Attempt, record: Record) -> None:
         if not record.fault:
             self._record(attempt, record)
         elif attempt.number < ATTEMPTS:

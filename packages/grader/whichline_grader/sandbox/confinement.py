@@ -159,8 +159,7 @@ class Sandbox:
         Raises:
             SandboxError: the new one does not start, or confines its workers less than the first one did.
         """
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
+        self._process.kill()
         self.close()
         fresh = finish(_spawn(self.achieved.layer, self.advisor is not None))
         self._process, self._control, self.advisor = fresh._process, fresh._control, fresh.advisor

@@ -33,6 +33,11 @@ def hide_memory() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def give_back_memory() -> None:
     """Map each large tensor by itself from now on: memory that malloc kept would count as the submission's.
 
@@ -94,7 +99,7 @@ def lock_in(
         has_namespaces: whether the process has its own process ids and mounts.
         seccomp: the filter; None leaves the process unconfined (`--sandbox none`).
     """
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     hide_memory()
     for limit, value in {
         resource.RLIMIT_CPU: cpu_seconds,
