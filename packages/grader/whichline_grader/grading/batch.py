@@ -41,25 +41,16 @@ HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 @dataclass
 class Progress:
-    """The progress of a batch.
+    """The progress of a batch."""
 
-    Attributes:
-        names: the submissions of the batch.
-        done: graded now or before.
-        already: of these, graded before.
-        running: being graded.
-        below: graded, without full points.
-        faults: why a submission could not be graded, and not by its own doing.
-        unreported: why there is no report on one that was graded.
-    """
-
-    names: Collection[str]
-    done: int = 0
-    already: int = 0
-    running: int = 0
-    below: int = 0
+    names: Collection[str]  # the submissions of the batch
+    done: int = 0  # graded now or before
+    already: int = 0  # of these, graded before
+    running: int = 0  # being graded
+    below: int = 0  # graded, without full points
+    # why a submission could not be graded, and not by its own doing
     faults: dict[str, str] = field(default_factory=dict)
-    unreported: dict[str, str] = field(default_factory=dict)
+    unreported: dict[str, str] = field(default_factory=dict)  # why there is no report on one that was graded
 
     @property
     def total(self) -> int:
@@ -78,21 +69,14 @@ class _Attempt:
 
 @dataclass(frozen=True)
 class How:
-    """The way in which a batch is graded.
+    """The way in which a batch is graded."""
 
-    Args:
-        jobs: how many at a time.
-        rerun: whether to grade again what is graded already.
-        answers: folders of what submissions have answered elsewhere; with any, no submission is asked.
-        show: called whenever something has changed, and once a second.
-        tell: called with a line about each submission, as it is in the log.
-    """
-
-    jobs: int = 1
-    rerun: bool = False
+    jobs: int = 1  # how many at a time
+    rerun: bool = False  # whether to grade again what is graded already
+    # folders of what submissions have answered elsewhere; with any, no submission is asked
     answers: Sequence[Path] = ()
-    show: Callable[[Progress], None] = lambda progress: None
-    tell: Callable[[str], None] = lambda line: None
+    show: Callable[[Progress], None] = lambda progress: None  # called whenever something has changed, and once a second
+    tell: Callable[[str], None] = lambda line: None  # called with a line about each submission, as it is in the log
 
 
 def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:

@@ -96,15 +96,10 @@ def _table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Row], l
 
 @dataclass(frozen=True)
 class Late:
-    """The cost of being late.
+    """The cost of being late."""
 
-    Args:
-        free_days: days after the deadline that cost nothing.
-        percent: of the points, for each day after those.
-    """
-
-    free_days: int = 0
-    percent: float = 0.0
+    free_days: int = 0  # days after the deadline that cost nothing
+    percent: float = 0.0  # of the points, for each day after those
 
 
 @dataclass(frozen=True)
@@ -113,30 +108,21 @@ class Course(CourseFolder):
 
     Args:
         folder, secret_sha256: as in `CourseFolder`.
-        due: the deadline.
-        attempt: which attempt of a student counts: the last, or the one that earns most after what lateness costs.
-        late: what lateness costs.
-        extensions: the deadline of single students, by the column `student` of grades.csv.
-        platform: that named the files handed in; without it, their names decide.
-        roster: the gradebook that Canvas exported.
-        groups: the list of groups that Canvas exported.
-        times: when each file was handed in, as Canvas knows it.
-        column: the assignment's column in the roster.
-        limits: what a submission may use.
-        muted: ids of findings that are told to nobody.
     """
 
-    due: datetime | None = None
+    due: datetime | None = None  # the deadline
+    # which attempt of a student counts: the last, or the one that earns most after what lateness costs
     attempt: Literal["last", "best"] = "last"
-    late: Late = field(default_factory=Late)
+    late: Late = field(default_factory=Late)  # what lateness costs
+    # the deadline of single students, by the column `student` of grades.csv
     extensions: dict[str, datetime] = field(default_factory=dict)
-    platform: Platform = ""
-    roster: str = ""
-    groups: str = ""
-    times: str = ""
-    column: str = "Assignment"
-    limits: Limits = field(default_factory=Limits)
-    muted: tuple[str, ...] = ()
+    platform: Platform = ""  # that named the files handed in; without it, their names decide
+    roster: str = ""  # the gradebook that Canvas exported
+    groups: str = ""  # the list of groups that Canvas exported
+    times: str = ""  # when each file was handed in, as Canvas knows it
+    column: str = "Assignment"  # the assignment's column in the roster
+    limits: Limits = field(default_factory=Limits)  # what a submission may use
+    muted: tuple[str, ...] = ()  # ids of findings that are told to nobody
 
     def check(self) -> Iterator[Complaint]:
         """Say where values do not go together."""

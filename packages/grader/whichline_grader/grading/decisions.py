@@ -26,17 +26,11 @@ HEAD = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Comment:
-    """Something that staff tell a student; it changes no points.
+    """Something that staff tell a student; it changes no points."""
 
-    Args:
-        student: the number, or the name of a submission.
-        work: the first digits of the SHA-256 of what was handed in; without any, all that the student hands in.
-        text: for the student to read.
-    """
-
-    student: str
-    work: str = ""
-    text: str
+    student: str  # the number, or the name of a submission
+    work: str = ""  # the first digits of the SHA-256 of what was handed in; without any, all that the student hands in
+    text: str  # for the student to read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +52,12 @@ TABLES = {Adjustment: "adjust", Overruling: "overrule", Comment: "comment"}
 
 @dataclass(frozen=True)
 class Decisions:
-    """All that staff decided about a class.
+    """All that staff decided about a class."""
 
-    Args:
-        adjust, overrule, comment: in the order of the file.
-        counts: of a student, the work that counts, whatever its place among the attempts.
-    """
-
-    adjust: tuple[Adjustment, ...] = ()
+    adjust: tuple[Adjustment, ...] = ()  # in the order of the file
     overrule: tuple[Overruling, ...] = ()
     comment: tuple[Comment, ...] = ()
+    # of a student, the work that counts, whatever its place among the attempts
     counts: dict[str, str] = field(default_factory=dict)
 
     def each(self) -> Iterator[tuple[Key, Comment]]:

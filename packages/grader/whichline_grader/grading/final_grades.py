@@ -25,30 +25,18 @@ UNSURE = "which attempt was the last is not known, the one graded last counts"
 
 @dataclass(frozen=True)
 class Grade:
-    """The points of one student, and the attempt that they are for.
+    """The points of one student, and the attempt that they are for."""
 
-    Args:
-        student: who.
-        handed: the attempt.
-        grading: its results.
-        days_late: of this attempt, if that is known.
-        penalty: what lateness costs, in points.
-        lateness: the same in words; empty if the attempt is not late.
-        attempt: which one it is, counted from 1.
-        attempts: how many there were.
-        instead: the submission of the student's that counts, if this one does not.
-        unsure: attempts that may have come later: it counts as the last one because it was graded last.
-    """
-
-    student: Student
-    handed: HandedIn
-    grading: Grading
-    days_late: int | None
-    penalty: float
-    lateness: str = ""
-    attempt: int = 1
-    attempts: int = 1
-    instead: str = ""
+    student: Student  # who
+    handed: HandedIn  # the attempt
+    grading: Grading  # its results
+    days_late: int | None  # of this attempt, if that is known
+    penalty: float  # what lateness costs, in points
+    lateness: str = ""  # the same in words; empty if the attempt is not late
+    attempt: int = 1  # which one it is, counted from 1
+    attempts: int = 1  # how many there were
+    instead: str = ""  # the submission of the student's that counts, if this one does not
+    # attempts that may have come later: it counts as the last one because it was graded last
     unsure: "Sequence[Grade]" = ()
 
     @property

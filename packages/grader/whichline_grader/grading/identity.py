@@ -43,36 +43,22 @@ class RosterError(CourseworkError):
 
 @dataclass(frozen=True)
 class Student:
-    """One person.
+    """One person."""
 
-    Args:
-        key: what a roster knows the student by: Canvas's id, or Gradescope's student id.
-        name: for people.
-        email: if it is known.
-    """
-
-    key: str
-    name: str
-    email: str = ""
+    key: str  # what a roster knows the student by: Canvas's id, or Gradescope's student id
+    name: str  # for people
+    email: str = ""  # if it is known
 
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The facts in the name of a submission, or in the metadata beside it.
+    """The facts in the name of a submission, or in the metadata beside it."""
 
-    Args:
-        students: who handed it in; a group has several.
-        order: what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none.
-        late: whether it came after the deadline.
-        at: when it came, if that is known.
-        guessed: whether nothing says who did it, and the name of the submission stands for its student.
-    """
-
-    students: tuple[Student, ...]
-    order: int = 0
-    late: bool = False
-    at: datetime | None = None
-    guessed: bool = False
+    students: tuple[Student, ...]  # who handed it in; a group has several
+    order: int = 0  # what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none
+    late: bool = False  # whether it came after the deadline
+    at: datetime | None = None  # when it came, if that is known
+    guessed: bool = False  # whether nothing says who did it, and the name of the submission stands for its student
 
     @property
     def keys(self) -> list[str]:
@@ -152,17 +138,11 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
 
 @dataclass(frozen=True)
 class Work:
-    """One submission as it was handed in.
+    """One submission as it was handed in."""
 
-    Args:
-        path: where it lies.
-        platform: that named it.
-        files: by own name, if it came as several; `path` is one of them.
-    """
-
-    path: Path
-    platform: Platform
-    files: Mapping[str, Path] = field(default_factory=dict)
+    path: Path  # where it lies
+    platform: Platform  # that named it
+    files: Mapping[str, Path] = field(default_factory=dict)  # by own name, if it came as several; `path` is one of them
 
 
 def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:

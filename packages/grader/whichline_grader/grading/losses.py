@@ -48,25 +48,16 @@ Blame = Mapping[Cause, float]  # what makes a test fail, in shares that sum to 1
 
 @dataclass
 class Loss:
-    """One thing that costs points.
+    """One thing that costs points."""
 
-    Args:
-        kind: of thing.
-        finding: what it is; where nothing was found, what the tests say.
-        problems: those that lose points by it, the one where it is wrong first.
-        results: the tests that are counted with it.
-        public: the points lost in public tests and by the rules, in problems that are not bonus.
-        hidden: the points lost there in hidden tests.
-        bonus: the points lost in bonus problems.
-    """
-
-    kind: Kind
-    finding: Finding
+    kind: Kind  # of thing
+    finding: Finding  # what it is; where nothing was found, what the tests say
+    # those that lose points by it, the one where it is wrong first
     problems: dict[str, Problem] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
-    public: float = 0.0
-    hidden: float = 0.0
-    bonus: float = 0.0
+    results: list[Result] = field(default_factory=list)  # the tests that are counted with it
+    public: float = 0.0  # the points lost in public tests and by the rules, in problems that are not bonus
+    hidden: float = 0.0  # the points lost there in hidden tests
+    bonus: float = 0.0  # the points lost in bonus problems
 
     def add(self, points: float, problem: Problem, hidden: bool = False) -> None:
         """Count points that this costs in a problem."""

@@ -92,27 +92,16 @@ class NoSandbox(Sandbox):
 
 @dataclass(frozen=True)
 class Record:
-    """One submission, graded or not.
+    """One submission, graded or not."""
 
-    Attributes:
-        results: one for each test.
-        notes: what else the report says.
-        fault: why it was not graded, and not by its own doing.
-        layer: the sandbox that it answered in.
-        started: when, with the offset from UTC.
-        seconds: how long it took.
-        sealed: what it has answered, as `Sealed.as_bytes` writes it.
-        workers: how many processes answered for it now.
-    """
-
-    results: Sequence[Result] = ()
-    notes: Notes = field(default_factory=Notes)
-    fault: str = ""
-    layer: str = "not run"
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    seconds: float = 0.0
-    sealed: bytes = b""
-    workers: int = 0
+    results: Sequence[Result] = ()  # one for each test
+    notes: Notes = field(default_factory=Notes)  # what else the report says
+    fault: str = ""  # why it was not graded, and not by its own doing
+    layer: str = "not run"  # the sandbox that it answered in
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))  # when, with the offset from UTC
+    seconds: float = 0.0  # how long it took
+    sealed: bytes = b""  # what it has answered, as `Sealed.as_bytes` writes it
+    workers: int = 0  # how many processes answered for it now
 
 
 class _Fork(NamedTuple):

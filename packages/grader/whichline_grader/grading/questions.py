@@ -224,41 +224,27 @@ def _widen(value: object) -> object:
 
 
 class Provenance(NamedTuple):
-    """What a record of answers belongs to.
+    """What a record of answers belongs to."""
 
-    Args:
-        content: the digest of the submission.
-        seed: where the hidden inputs came from.
-        asked: the digest of everything else that an answer depends on.
-    """
-
-    content: str
-    seed: int
-    asked: str
+    content: str  # the digest of the submission
+    seed: int  # where the hidden inputs came from
+    asked: str  # the digest of everything else that an answer depends on
 
 
 @dataclass
 class Sealed:
-    """All that was taken from a submission.
+    """All that was taken from a submission."""
 
-    Args:
-        answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
-            earlier problems were answered for it under a name that says which, of `name_carried`.
-        lent: the functions that were answered for it then, by these names.
-        explanations: what was found by a process that earns nothing.
-        trouble: why it found less than it might have.
-        figure: what was drawn of it, on one public case.
-        layer: the sandbox that it answered in.
-        workers: how many processes answered for it now.
-    """
-
+    # to each test's questions, by its name; those to the import under "import"; those that were taken while earlier
+    # problems were answered for it under a name that says which, of `name_carried`
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
+    # the functions that were answered for it then, by these names
     lent: dict[str, Sequence[str]] = field(default_factory=dict)
-    explanations: tuple[Finding, ...] = ()
-    trouble: str = ""
-    figure: Drawn | None = None
-    layer: str = "not run"
-    workers: int = 0
+    explanations: tuple[Finding, ...] = ()  # what was found by a process that earns nothing
+    trouble: str = ""  # why it found less than it might have
+    figure: Drawn | None = None  # what was drawn of it, on one public case
+    layer: str = "not run"  # the sandbox that it answered in
+    workers: int = 0  # how many processes answered for it now
 
     def as_bytes(self, provenance: Provenance) -> bytes:
         """The record of the answers, below a line that says what they belong to, as `read_sealed` reads it."""

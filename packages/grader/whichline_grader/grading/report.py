@@ -29,17 +29,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is told about one submission.
+    """Everything that is told about one submission."""
 
-    Args:
-        grading: the submission, with the texts of its results.
-        problems: the problems of the assignment, by id.
-        grades: those of its students, if they are known.
-    """
-
-    grading: Grading
-    problems: Mapping[str, Problem]
-    grades: Sequence[Grade] = ()
+    grading: Grading  # the submission, with the texts of its results
+    problems: Mapping[str, Problem]  # the problems of the assignment, by id
+    grades: Sequence[Grade] = ()  # those of its students, if they are known
 
     @property
     def points(self) -> str:

@@ -38,21 +38,14 @@ RECORD_TIMES, WORDS_BYTES = 4, 2 << 20  # wider numbers than the right ones, all
 
 @dataclass(frozen=True)
 class GradedSuite:
-    """Both suites, ready to run on the answers of one submission after the other.
+    """Both suites, ready to run on the answers of one submission after the other."""
 
-    Args:
-        suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
-        proxy: what the tests call.
-        questions: of each test, and of what is asked where one fails, by name; in the order in which they are asked.
-        release: where the hidden inputs come from.
-        course: its limits decide verdicts; what it has muted is not told.
-    """
-
-    suite: Suite
-    proxy: Adapters
+    suite: Suite  # the tests, public ones first: what a submission prints before it meets a hidden input may be shown
+    proxy: Adapters  # what the tests call
+    # of each test, and of what is asked where one fails, by name; in the order in which they are asked
     questions: Questions
-    release: Release
-    course: Course
+    release: Release  # where the hidden inputs come from
+    course: Course  # its limits decide verdicts; what it has muted is not told
 
     @property
     def problems(self) -> Mapping[str, Problem]:

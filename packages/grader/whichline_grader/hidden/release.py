@@ -29,15 +29,10 @@ SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
 
 @dataclass(frozen=True)
 class CourseFolder:
-    """The keys of `course.toml` that locate the secret of a course.
+    """The keys of `course.toml` that locate the secret of a course."""
 
-    Args:
-        folder: the course's own folder, outside the checkout; empty for a rehearsal.
-        secret_sha256: identifies the secret without revealing it.
-    """
-
-    folder: str = ""
-    secret_sha256: str = ""
+    folder: str = ""  # the course's own folder, outside the checkout; empty for a rehearsal
+    secret_sha256: str = ""  # identifies the secret without revealing it
 
     def check(self) -> Iterator[Complaint]:
         """Complain if one key is set without the other."""
@@ -53,15 +48,10 @@ class CourseFolder:
 
 @dataclass(frozen=True)
 class Release:
-    """The secret, and the folder of the hidden cases drawn from it.
+    """The secret, and the folder of the hidden cases drawn from it."""
 
-    Args:
-        secret: every hidden input is drawn from it.
-        folder: of the course; None for a rehearsal, whose secret everybody can read.
-    """
-
-    secret: bytes
-    folder: Path | None = None
+    secret: bytes  # every hidden input is drawn from it
+    folder: Path | None = None  # of the course; None for a rehearsal, whose secret everybody can read
 
     @property
     def cases(self) -> Path:

@@ -64,12 +64,9 @@ class Spent:
 
 
 class Lender(Protocol):
-    """Answers the calls that a submission makes to its own functions for earlier problems.
+    """Answers the calls that a submission makes to its own functions for earlier problems."""
 
-    Attributes:
-        lessons: calls that show a worker which functions these are, each with the names of its arguments.
-    """
-
+    # calls that show a worker which functions these are, each with the names of its arguments
     lessons: Sequence[tuple[Question, Sequence[str]]]
 
     def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:

@@ -24,13 +24,9 @@ from whichline_grader.sandbox.question import Question
 
 
 class Respondent(Protocol):
-    """Answers the calls of a test.
+    """Answers the calls of a test."""
 
-    Attributes:
-        values: what the calls of this test have returned so far.
-    """
-
-    values: list[Any]
+    values: list[Any]  # what the calls of this test have returned so far
 
     def answer(self, call: Question) -> Answer:
         """Return the answer to the next call of the test, or raise what the call raised or what stopped it."""
@@ -42,13 +38,9 @@ class Respondent(Protocol):
 
 
 class Adapters(ModuleType):
-    """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code.
+    """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code."""
 
-    Attributes:
-        respondent: answers the calls; set it before the first one.
-    """
-
-    respondent: Respondent | None = None
+    respondent: Respondent | None = None  # answers the calls; set it before the first one
 
     def __init__(self, source: Path) -> None:
         """Read names and signatures from `source`, the course's own file, without running it."""

@@ -44,19 +44,12 @@ LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "sr
 
 @dataclass(frozen=True)
 class Submission:
-    """The files that are graded.
+    """The files that are graded."""
 
-    Attributes:
-        name: of the file or folder that was handed in.
-        files: path below the submission's root, with slashes -> source.
-        adapters: the module with the adapters, `adapters` or `tests.adapters`.
-        remarks: on files that were left out or chosen, for the student and for staff.
-    """
-
-    name: str
-    files: dict[str, bytes]
-    adapters: str
-    remarks: tuple[str, ...] = ()
+    name: str  # of the file or folder that was handed in
+    files: dict[str, bytes]  # path below the submission's root, with slashes -> source
+    adapters: str  # the module with the adapters, `adapters` or `tests.adapters`
+    remarks: tuple[str, ...] = ()  # on files that were left out or chosen, for the student and for staff
 
     @cached_property
     def sha256(self) -> str:
