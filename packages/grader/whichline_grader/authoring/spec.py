@@ -119,7 +119,6 @@ def load_all_problems() -> Mapping[str, Problem]:
 
 
 def find_figure(problems: Collection[str]) -> Figure | None:
-    """Find the figure of the first of these problems that has one."""
     return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
 
 
@@ -140,7 +139,6 @@ def reference_of(call: str) -> Adapter:
 
 @cache
 def outputs_of(call: str) -> Sequence[str]:
-    """The names of an adapter's outputs."""
     return next(spec.outputs for spec in load_specs().values() if call in spec.calls)
 
 

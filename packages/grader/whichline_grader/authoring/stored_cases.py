@@ -112,7 +112,6 @@ def write_fixtures(
 
 
 def _name_some(names: Sequence[str]) -> str:
-    """Name the first case, and count the others."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -156,7 +155,6 @@ def check_fixtures(
 def _choose_specs(
     folder: Path, specs: Sequence[CaseSpec], only: Collection[str]
 ) -> tuple[list[str], Sequence[CaseSpec]]:
-    """List the files that belong to no case, and the cases to check."""
     if only:
         return [], [spec for spec in specs if spec.name in only]
     return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
@@ -247,7 +245,6 @@ def _draw_cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor
 
 
 def _leave_out_tensors(x: Any) -> Any:
-    """Replace tensors by None."""
     if isinstance(x, dict):
         return {key: _leave_out_tensors(each) for key, each in x.items()}
     return None if isinstance(x, Tensor) else x

@@ -174,7 +174,6 @@ class _Batch:
         self.progress.faults[attempt.name] = reason
 
     def _log(self, attempt: _Attempt, what: str, **more: object) -> None:
-        """Write down what became of a submission, with whatever is not empty."""
         entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "submission": attempt.name, "what": what}
         line = json.dumps(entry | {name: each for name, each in more.items() if each})
         with (self.out / LOG).open("a") as file:

@@ -48,7 +48,6 @@ class ClassLoss:
 
     @property
     def later(self) -> str:
-        """The other problems in which it costs points."""
         return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
 
 
@@ -69,7 +68,6 @@ def count_losses(told: Iterable[tuple[Entry, Report]]) -> list[ClassLoss]:
 
 
 def count_students(losses: Iterable[ClassLoss]) -> int:
-    """Those who lose points by any of these."""
     entries = {id: entry for each in losses for id, entry in each.entries.items()}
     return sum(len(entry.grades) for entry in entries.values())
 

@@ -125,7 +125,6 @@ class Course(CourseFolder):
     muted: tuple[str, ...] = ()  # ids of findings that are told to nobody
 
     def check(self) -> Iterator[Complaint]:
-        """Say where values do not go together."""
         yield from super().check()
         if self.extensions and self.due is None:
             yield Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
@@ -145,12 +144,10 @@ class Course(CourseFolder):
 
     @cached_property
     def members(self) -> dict[str, tuple[Student, ...]]:
-        """The group of each student."""
         return read_groups(Path(self.groups)) if self.groups else {}
 
     @cached_property
     def came(self) -> dict[int, datetime]:
-        """The time at which each file came, by Canvas's id of the file."""
         return read_times(Path(self.times)) if self.times else {}
 
     @cached_property
@@ -159,7 +156,6 @@ class Course(CourseFolder):
         return read_roster(Path(self.roster)) if self.roster else Roster()
 
     def names_of(self, students: Collection[str]) -> dict[str, str]:
-        """The name of each of these students in the roster."""
         key = self.listed.known_by(students)
         return {row[key]: row["Student"] for row in self.listed.rows if row.get(key) in students}
 

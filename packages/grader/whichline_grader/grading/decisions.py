@@ -4,12 +4,12 @@ Nothing else records a decision, so it outlives the gradebook, beside which it l
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
-from whichline.engine.toml_file import Complaint, Key, Signed, located, read_toml
+from whichline.engine.toml_file import Key, Signed, read_toml
 from whichline_grader.grading.writing import write_atomically, writing
 from whichline_grader.sandbox.printable import printable
 
@@ -92,11 +92,3 @@ def write_decision(path: Path, decision: Comment, whose: str) -> None:
     with writing(path.parent):
         before = path.read_text(encoding="utf-8") if path.exists() else HEAD
         write_atomically(path, "\n".join((before.rstrip("\n"), "", *lines, "")))
-
-
-def check_problems(path: Path, decisions: Decisions, problems: Iterable[str]) -> None:
-    """Raise AssignmentError if a decision is about another problem than these."""
-    for key, each in decisions.each():
-        if isinstance(each, Overruling) and each.problem not in problems:
-            what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
-            raise located(path, Complaint((*key, "problem"), what))

@@ -41,7 +41,6 @@ class Grade:
 
     @property
     def id(self) -> str:
-        """The name of the submission."""
         return self.grading.submission
 
     @property
@@ -95,7 +94,6 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """Its name, and that of its page."""
         return self.grading.submission
 
     @property
@@ -109,7 +107,6 @@ class Entry:
 
 
 def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
-    """Put the students of one submission together, by its name."""
     together: dict[str, list[Grade]] = {}
     for grade in found:
         together.setdefault(grade.grading.submission, []).append(grade)
@@ -243,7 +240,6 @@ def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str
 
 
 def last_suite(found: Sequence[Grade]) -> str:
-    """The suite that was graded with last."""
     return max((grade.grading for grade in found), key=lambda grading: grading.started).suite if found else ""
 
 

@@ -101,7 +101,6 @@ def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None
 
 
 def _draw(test: Test) -> list[Case]:
-    """Cases like those of a hidden test."""
     if isinstance(test.drawn, DrawnCases):
         specs = [test.drawn.draw(Spread(public_seed(test.name), turn)) for turn in range(EXAMPLES)]
     else:
@@ -202,7 +201,6 @@ def _read_means(source: bytes) -> dict[int, str]:
 
 
 def _judge(name: str) -> str:
-    """Say what the use of a name could hide, or nothing."""
     parts = name.split(".")
     if any(part in FRAMES or (part[:2] == part[-2:] == "__" and part not in HARMLESS) for part in parts):
         return LOOKS

@@ -6,11 +6,10 @@ a hidden test is said in fixed sentences (`for_student`), with the name of one o
 And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -67,22 +66,9 @@ class Notes:
         twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
         return [*hide, *copied, *([twice] if self.alone else []), *([self.trouble] if self.trouble else [])]
 
-    def as_json(self) -> str:
-        """One line, which `notes_from_json` reads."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
-
-def notes_from_json(text: str) -> Notes:
-    """The notes that `Notes.as_json` wrote, here or in another version, without what only that one notes.
-
-    Raises:
-        ValueError: it did not.
-    """
-    return read_notes(msgspec.json.decode(text, type=dict[str, Any]))
-
 
 def read_notes(said: dict[str, Any]) -> Notes:
-    """The notes with these fields."""
+    """The notes with these fields, of this version or another; ValueError if they are none."""
     found = tuple(filter(None, map(read_finding, said.pop("explanations", ()))))
     notes = msgspec.convert(said, Notes)
     return replace(notes, explanations=found) if found else notes
@@ -181,7 +167,6 @@ class Grading:
 
     @property
     def decisions(self) -> list[str]:
-        """All that staff decided about it, each in a line."""
         return [
             *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
             *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
@@ -195,7 +180,6 @@ class Grading:
 
     @property
     def not_run(self) -> int:
-        """The tests that are newer than it."""
         return sum(score.not_run for score in self.scores.values())
 
     @cached_property

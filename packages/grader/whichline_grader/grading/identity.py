@@ -239,7 +239,6 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
 
 
 def _line(text: str) -> str:
-    """`text` in one line that can be printed anywhere."""
     return " ".join(printable(text).split())
 
 

@@ -60,7 +60,6 @@ class Loss:
     bonus: float = 0.0  # the points lost in bonus problems
 
     def add(self, points: float, problem: Problem, hidden: bool = False) -> None:
-        """Count points that this costs in a problem."""
         self.problems[problem.id] = problem
         if problem.bonus:
             self.bonus += points
@@ -70,7 +69,6 @@ class Loss:
             self.public += points
 
     def add_all(self, other: "Loss") -> None:
-        """Count the same of another submission."""
         self.problems |= other.problems
         self.public += other.public
         self.hidden += other.hidden
@@ -124,7 +122,6 @@ class Loss:
 
     @property
     def is_small(self) -> bool:
-        """Tell whether it costs so little that it is told last."""
         return max(self.points, self.bonus) < SMALL and self.kind in (Kind.FOUND, Kind.UNEXPLAINED)
 
     @property
@@ -188,7 +185,6 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
 
 
 def add_up(losses: Iterable[Loss]) -> Loss:
-    """Add up what several things cost."""
     total = Loss(Kind.FOUND, Finding("", "", ()))
     for each in losses:
         total.add_all(each)
@@ -256,7 +252,6 @@ def _blame_alike(public: Sequence[Result], blames: Mapping[str, Blame], case: st
 
 
 def _share(blames: Sequence[Blame]) -> Blame:
-    """The mean of what several tests are blamed on."""
     causes = dict.fromkeys(cause for blame in blames for cause in blame)
     return {cause: math.fsum(blame.get(cause, 0.0) for blame in blames) / len(blames) for cause in causes}
 

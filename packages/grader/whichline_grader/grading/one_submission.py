@@ -194,7 +194,6 @@ class _Grader:
         return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
-        """Collect the forbidden functions that ran in the tests of each problem."""
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
@@ -208,7 +207,6 @@ class _Grader:
 
 
 def draw(figure: Figure, call: Adapter) -> Drawn:
-    """Draw a figure of what an adapter gives."""
     yours = figure.measure(call)
     return Drawn(
         figure.title, figure.row, figure.compare(yours), figure.caption, yours, figure.right(), figure.allowed()

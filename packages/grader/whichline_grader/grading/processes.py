@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import connection, get_context
@@ -21,17 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from whichline.engine.result import Result, result_from_json
-from whichline_grader.grading.graded import Notes, notes_from_json
-from whichline_grader.sandbox.confinement import (
-    Layer,
-    Process,
-    Sandbox,
-    SandboxError,
-    SandboxReport,
-    Starting,
-    begin,
-    finish,
-)
+from whichline_grader.grading.graded import Notes, read_notes
+from whichline_grader.sandbox import confinement
+from whichline_grader.sandbox.confinement import Layer, Sandbox, SandboxError
 from whichline_grader.sandbox.inside.lock_in import end_with_parent, prepare_fork
 from whichline_grader.sandbox.submission import Submission
 
@@ -56,10 +48,10 @@ def load_and_start(
     """
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
-        starting = begin(layer, advised=True) if layer else _begin_nothing()
+        starting = confinement.begin(layer, advised=True) if layer else _begin_nothing()
         next(starting)  # before this process is busy
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
-            started = beside.submit(lambda: stack.enter_context(finish(starting)))
+            started = beside.submit(lambda: stack.enter_context(confinement.finish(starting)))
             gc.disable()  # all of this stays, and looking for garbage in it would take half a second
             try:
                 from whichline_grader.grading.suite import load_graded_suite
@@ -71,7 +63,7 @@ def load_and_start(
         yield suite, started.result()
 
 
-def _begin_nothing() -> Starting:
+def _begin_nothing() -> confinement.Starting:
     yield
     return NoSandbox()
 
@@ -80,9 +72,9 @@ class NoSandbox(Sandbox):
     """A sandbox that gives no worker: submissions are judged by stored answers."""
 
     def __init__(self) -> None:
-        self.achieved, self.advisor = SandboxReport("none", ()), None
+        self.achieved, self.advisor = confinement.SandboxReport("none", ()), None
 
-    def fork(self, *_: object, **__: object) -> Process:
+    def fork(self, *_: object, **__: object) -> confinement.Process:
         raise SandboxError("its answers do not hold all that it is asked; `grade` without --answers asks it here")
 
     def check(self) -> None: ...
@@ -157,7 +149,6 @@ class Forks:
             fork.process.join()
 
     def _restart_if_needed(self) -> None:
-        """Start the sandbox again if it gives no workers."""
         try:
             self._sandbox.check()
         except SandboxError:
@@ -165,7 +156,6 @@ class Forks:
 
 
 def _receive(pipe: connection.Connection, fork: _Fork) -> Record:
-    """Receive what a fork that ends has to say."""
     record = partial(Record, started=fork.started, seconds=time.monotonic() - fork.clock)
     try:
         said, sealed = json.loads(pipe.recv_bytes()), pipe.recv_bytes()
@@ -175,7 +165,7 @@ def _receive(pipe: connection.Connection, fork: _Fork) -> Record:
     fork.process.join()
     if "fault" in said:
         return record(fault=said["fault"])
-    results, notes = [*map(result_from_json, said["results"])], notes_from_json(said["notes"])
+    results, notes = [*map(result_from_json, said["results"])], read_notes(said["notes"])
     return record(results, notes, sealed=sealed, layer=said["layer"], workers=said["workers"])
 
 
@@ -197,7 +187,7 @@ def _grade_and_exit(
         record = sealed.as_bytes(provenance)
         record = record if len(record) <= suite.record_bytes else b""  # without one it is asked again
         told = [result.as_json() for result in results]
-        said = {"results": told, "notes": notes.as_json(), "layer": sealed.layer, "workers": sealed.workers}
+        said = {"results": told, "notes": asdict(notes), "layer": sealed.layer, "workers": sealed.workers}
     except Faulty as error:
         said = {"fault": str(error)}
     except BaseException as error:

@@ -196,7 +196,6 @@ def _print_changes(old: Published, new: Published, out: Path) -> None:
 
 
 def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Say what differs between two rows of grades.csv."""
     if not (before and now):
         yield "graded no more" if before else "graded for the first time"
         return
@@ -206,7 +205,6 @@ def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator
 
 
 def _compare(was: GradedAttempt, became: GradedAttempt) -> Iterator[str]:
-    """Say what differs between two gradings of a student."""
     old, new = was.grading, became.grading
     if old.content != new.content:
         yield "other work counts"

@@ -56,7 +56,6 @@ class Report:
 
     @cached_property
     def losses(self) -> list[Loss]:
-        """What costs points, the costliest first."""
         return divide_losses(self.grading, self.problems)
 
     @property
@@ -67,7 +66,6 @@ class Report:
 
     @property
     def remarks(self) -> Iterator[str]:
-        """What concerns the submission as a whole."""
         notes = self.grading.notes
         if notes.refused:
             yield f"The submission was not run: {notes.refused}"

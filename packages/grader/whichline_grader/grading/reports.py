@@ -11,23 +11,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from whichline_grader.grading import final_grades
 from whichline_grader.grading.class_losses import ClassLoss, count_losses
 from whichline_grader.grading.decisions import DIGITS, FILE, as_toml
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.final_grades import (
-    EARLIER,
-    UNSURE,
-    Entry,
-    Grade,
-    grades,
-    grades_of,
-    group_by_submission,
-    last_suite,
-    match_extensions,
-    write_canvas,
-    write_grades,
-    write_table,
-)
+from whichline_grader.grading.final_grades import Entry, Grade, grades
 from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.report import Report
@@ -48,27 +36,33 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     """
     out, course, roster = results.folder, results.course, results.course.listed
     found = grades(results.gradebook, course)
-    entries = group_by_submission(found)
-    write_grades(out / "grades.csv", found, list(results.problems))
+    entries = final_grades.group_by_submission(found)
+    final_grades.write_grades(out / "grades.csv", found, list(results.problems))
     unreported: dict[str, str] = {}
     losses = count_losses(_write_all_reports(results, entries, only, unreported))
     if not only:
         write_findings(out, losses)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
     students = {grade.student.key for grade in found}
-    suite = last_suite(found)
+    suite = final_grades.last_suite(found)
     noticed = {
         "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()],
-        f"{UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
+        f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
             f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
         ],
         "what staff decided is about nothing that was graded": list(results.gradebook.unused_decisions()),
-        "Has an extension, and no grade": sorted(match_extensions(course, students).extensions.keys() - students),
-        f"{EARLIER} than the others, so grade again": [entry.id for entry in entries if entry.grading.suite != suite],
+        "Has an extension, and no grade": sorted(
+            final_grades.match_extensions(course, students).extensions.keys() - students
+        ),
+        f"{final_grades.EARLIER} than the others, so grade again": [
+            entry.id for entry in entries if entry.grading.suite != suite
+        ],
     }
     if course.roster:
         noticed["In the roster, without a grade"] = roster.find_ungraded(students)
-        noticed["Graded, not in the roster"] = write_canvas(out / "canvas.csv", roster, found, course.column)
+        noticed["Graded, not in the roster"] = final_grades.write_canvas(
+            out / "canvas.csv", roster, found, course.column
+        )
     for what, names in noticed.items():
         if names:
             shown = cut_list(names, MOST, "compare grades.csv with the roster")
@@ -110,7 +104,7 @@ def _write_all_reports(
         else:
             grading = results.gradebook.of(name)
             assert grading
-            others = grades_of(grading, results.course)
+            others = final_grades.grades_of(grading, results.course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
             entry, report = None, Report(grading, results.problems, theirs)
         if why := write_reports(results.folder / name, report):
@@ -125,7 +119,7 @@ def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
     for each in found:
         costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
         rows.append((*costs, each.problem.id, each.id, each.says))
-    write_table(out / "findings.csv", rows)
+    final_grades.write_table(out / "findings.csv", rows)
 
 
 def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:

@@ -190,7 +190,6 @@ def _list_parts(constant: object) -> object:
 
 
 def name_figure(figure: Figure) -> str:
-    """Name the questions for a figure, as a test is named."""
     return f"figure of {figure.call}"
 
 
@@ -226,5 +225,4 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
-    """The results of a submission that was not run."""
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]

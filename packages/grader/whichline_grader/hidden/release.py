@@ -35,7 +35,6 @@ class CourseFolder:
     secret_sha256: str = ""  # identifies the secret without revealing it
 
     def check(self) -> Iterator[Complaint]:
-        """Complain if one key is set without the other."""
         if bool(self.folder) != bool(self.secret_sha256):
             key = "folder" if self.folder else "secret_sha256"
             yield Complaint((key,), "is set alone; folder and secret_sha256 go together, as `new-course` writes them")
@@ -89,7 +88,6 @@ def describe_rehearsal() -> str:
 
 
 def rehearsal() -> Release:
-    """Make a release with the example secret, which everybody can read."""
     return Release(EXAMPLE)
 
 

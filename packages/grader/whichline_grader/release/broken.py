@@ -48,7 +48,6 @@ class Mistake:
     new: str
 
     def make(self, source: str) -> str:
-        """The file with the mistake in it."""
         lines = source.splitlines(keepends=True)
         text, start = lines[self.line - 1], self.column
         lines[self.line - 1] = f"{text[:start]}{self.new}{text[start + len(self.old) :]}"

@@ -117,7 +117,6 @@ def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous:
 
 
 def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
-    """List the files whose first line is still that of `new-assignment`."""
     return [name for name, content in files.items() if b"CHANGE:" in content.partition(b"\n")[0]]
 
 
@@ -166,7 +165,6 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
 
 
 def _functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
-    """The lines of each function and method, by name."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             yield inside + child.name, range(child.lineno, (child.end_lineno or 0) + 1)

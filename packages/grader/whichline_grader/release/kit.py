@@ -34,13 +34,11 @@ def make_wheel(command: str, version: str, python: str, sources: Mapping[str, by
 
 
 def _read_engine() -> dict[str, bytes]:
-    """The files of the engine, as it is installed here."""
     files = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
     return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in files}
 
 
 def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of the wheel, by name."""
     about = f"{command}_kit-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {package}\n" for package in requires("whichline") or ())
     needs = f"Requires-Python: {python}\n{needs}"

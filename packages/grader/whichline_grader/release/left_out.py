@@ -56,7 +56,6 @@ def cut_assignment(text: str, left_out: Collection[str]) -> str:
 
 
 def cut_functions(source: str, names: Collection[str]) -> str:
-    """Leave out functions of a module."""
     lines = source.splitlines(keepends=True)
     for node in reversed(ast.parse(source).body):
         if isinstance(node, ast.FunctionDef) and node.name in names:

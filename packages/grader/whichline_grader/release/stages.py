@@ -52,7 +52,6 @@ class Stage:
                 self.error(error)
 
     def error(self, text: str) -> None:
-        """Record what is wrong."""
         if self.is_first and not self.errors:
             self.console.print(Text(f"   first error: {text}", "red"))
         self.errors.append(text)
@@ -98,5 +97,4 @@ class Stages:
 
 
 def count(errors: Sequence[str]) -> str:
-    """Say how many there are."""
     return f"{len(errors)} error{'s' * (len(errors) > 1)}" if errors else "no errors"

@@ -86,7 +86,6 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
 
 
 def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
-    """Run the commands of a student who has written everything."""
     hinted = [id for id, each in problems.items() if each.hints]
     updates = map(str, out.resolve().glob("update-*.zip"))
     told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]

@@ -59,7 +59,6 @@ class StoredCases:
         return list(check_fixtures(self.folder, self.specs, self.seed_of, self.only))
 
     def write(self) -> None:
-        """Write those that are missing or wrong."""
         total = len(self.only or self.specs)
         with click.progressbar(length=total, label=f"{self.suite} cases") as bar:
             written = write_fixtures(self.folder, self.specs, self.seed_of, lambda name: bar.update(1), self.only)
@@ -178,7 +177,6 @@ def verify_right_styles(suite: Suite, stage: Stage) -> None:
 
 
 def check_right_style(suite: Suite, style: str) -> Iterator[str]:
-    """A style of right implementation must pass every test."""
     for failed in describe_failed(run_suite(suite, RIGHT_STYLES[style])):
         yield f"{style} is right and fails {failed}"
 
@@ -193,7 +191,6 @@ def describe_failed(results: Sequence[Result]) -> Iterator[str]:
 
 
 def verify_handout(root: Path, stage: Stage) -> None:
-    """Nothing of a solution may reach students."""
     try:
         make_handout(root, version="0")
     except CourseworkError as error:

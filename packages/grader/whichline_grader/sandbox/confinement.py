@@ -89,11 +89,7 @@ class Process:
     stat: int
 
     def read_stat(self) -> list[bytes]:
-        """The fields of `/proc/PID/stat` from the third on; the second, the name, may hold anything.
-
-        Raises:
-            ProcessLookupError: the process has ended.
-        """
+        """The fields of `/proc/PID/stat` after the name, which may hold anything; ProcessLookupError if it ended."""
         return os.pread(self.stat, 4096, 0).rpartition(b")")[2].split()
 
     def end(self) -> None:
@@ -131,15 +127,10 @@ class Sandbox:
         self.achieved = SandboxReport(layer, tuple(self._layers))
 
     def fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> Process:
-        """Fork a fresh worker.
+        """Fork a fresh worker, which the kernel kills after this processor time and gives so much private memory.
 
-        Args:
-            cpu_seconds: processor time after which the kernel kills it.
-            data_bytes: private memory that it may map.
-            modules: imported by the zygote before the fork, for this worker and all later ones.
-
-        Raises:
-            SandboxError: the zygote is gone, or the worker is less confined than the first one was.
+        The zygote imports `modules` before, for this worker and all later ones. SandboxError if the zygote is gone, or
+        the worker is less confined than the first one was.
         """
         process, layers = self._fork(cpu_seconds, data_bytes, modules)
         if layers != self._layers:
@@ -154,11 +145,7 @@ class Sandbox:
             self.advisor.check()
 
     def restart(self) -> None:
-        """Replace a zygote that has ended.
-
-        Raises:
-            SandboxError: the new one does not start, or confines its workers less than the first one did.
-        """
+        """Replace a zygote that has ended; SandboxError if the new one confines less, or does not start."""
         self._process.kill()
         self.close()
         fresh = finish(_spawn(self.achieved.layer, self.advisor is not None))
@@ -219,20 +206,15 @@ Starting = Generator[None, None, Sandbox]
 
 
 def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works. This takes a few seconds, since it imports torch.
+    """Start `layer`, or the strongest one that works, and if it is `advised` an advisor, which has what students have.
 
-    Args:
-        layer: the kind of sandbox.
-        advised: also start an advisor, which has all that students have.
-
-    Raises:
-        SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
+    This takes a few seconds, since it imports torch. SandboxError if `layer` does not work here, with what to install;
+    `auto` never goes below `process`.
     """
     return finish(begin(layer, advised))
 
 
 def finish(starting: Starting) -> Sandbox:
-    """Wait for a sandbox that `begin` has started."""
     while True:
         try:
             next(starting)
@@ -301,47 +283,15 @@ def _compile_packages() -> None:
 
 
 def _spawn(layer: Layer, advised: bool) -> Starting:
-    packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
-    for path in visible if layer != "none" else []:
-        if this_root().is_relative_to(path):
-            raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
-    # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
-    ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
-    hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
-        worker, place = Path(folder, "worker"), Path(folder, "root")
-        copy_worker(worker, advised)
-        place.mkdir()
-        settings = {
-            "worker": str(worker),
-            "place": str(place),
-            "packages": packages,
-            "hidden": hidden,
-            "confined": layer != "none",
-            "layers": ["namespaces"] * (layer == "bubblewrap"),
-            "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
-            # Under bubblewrap nothing else exists, and nothing is writable.
-            "readable": [path for path in (*visible, *find_libraries(), *DEVICES) if os.path.exists(path)]
-            if layer == "process"
-            else [],
-        }
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(1 + advised)]
         controls, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
         passed = [control.fileno() for control in theirs]
-        interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
-        command = [*interpreter, json.dumps(passed), json.dumps(settings)]
-        if layer == "bubblewrap":
-            command = [*command_bubblewrap([*visible, str(worker)], hidden), *command]
+        command = _command_zygote(layer, Path(folder), advised, passed)
+        none = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=ENVIRONMENT,
-                cwd="/",
-                pass_fds=passed,
+                command, stdin=none, stdout=none, stderr=stderr, env=ENVIRONMENT, cwd="/", pass_fds=passed
             )
         except OSError as error:
             raise SandboxError(str(error)) from None
@@ -367,15 +317,40 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
     return Sandbox(process, controls[0], layer, advisor)
 
 
+def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[int]) -> list[str]:
+    """Copy the code of a zygote below a folder, and give the command that starts it."""
+    packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
+    for path in visible if layer != "none" else []:
+        if this_root().is_relative_to(path):
+            raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
+    # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
+    ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
+    hidden = [str(path) for path in ours if path.is_dir()]
+    worker, place = folder / "worker", folder / "root"
+    copy_worker(worker, advised)
+    place.mkdir()
+    # Under bubblewrap nothing else exists, and nothing is writable.
+    readable = (*visible, *find_libraries(), *DEVICES) if layer == "process" else ()
+    settings = {
+        "worker": str(worker),
+        "place": str(place),
+        "packages": packages,
+        "hidden": hidden,
+        "confined": layer != "none",
+        "layers": ["namespaces"] * (layer == "bubblewrap"),
+        "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
+        "readable": [*filter(os.path.exists, readable)],
+    }
+    outside = command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []
+    interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
+    return [*outside, *interpreter, json.dumps(controls), json.dumps(settings)]
+
+
 def _receive_report(control: socket.socket) -> bytes:
     """Receive the versions that a zygote reports when it has started; empty if it does not start."""
-    control.settimeout(START_SECONDS)
-    try:
-        return control.recv(4096)
-    except TimeoutError:
-        return b""
-    finally:
-        control.settimeout(None)
+    is_ready = select.select([control], [], [], START_SECONDS)[0]
+    return control.recv(4096) if is_ready else b""
 
 
 def _can_others_read(path: Path) -> bool:

@@ -170,7 +170,6 @@ def read_archive(path: Path) -> Collected:
 
 
 def _read_inside(file: io.BufferedReader, name: str) -> bytes:
-    """Read the archive of this name inside another one."""
     with zipfile.ZipFile(file) as archive:
         info = next(each for each in archive.infolist() if str(_check_path(each.filename)) == name)
         data = read_entry(archive, info, MAX_UNPACKED_BYTES)

@@ -24,17 +24,15 @@ from whichline_grader.sandbox.question import Question
 
 
 class Respondent(Protocol):
-    """Answers the calls of a test."""
+    """Answers the calls of a test, or raises what one raised or what stopped it.
+
+    There is a gradient for each tensor among the arguments that requires one.
+    """
 
     values: list[Any]  # what the calls of this test have returned so far
 
-    def answer(self, call: Question) -> Answer:
-        """Return the answer to the next call of the test, or raise what the call raised or what stopped it."""
-        ...
-
-    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return the gradients of a call, one for each tensor among its arguments that requires one."""
-        ...
+    def answer(self, call: Question) -> Answer: ...
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]: ...
 
 
 class Adapters(ModuleType):

@@ -69,7 +69,6 @@ class Question:
         return self.cotangents is not None and _identify(cotangents) == self._identity_of_cotangents
 
     def hash_into(self, digest: "Hash") -> None:
-        """Add the whole question to a hash."""
         digest.update(repr((self.call, self.names, self.seeds, self.grad_enabled, self.memory)).encode())
         for text, *tensors in (self.identity, self._identity_of_cotangents):
             digest.update(str(text).encode())

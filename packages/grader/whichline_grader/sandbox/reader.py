@@ -135,7 +135,6 @@ def _receive(pipe: int) -> bytes:
 
 
 def _explain(status: int) -> Answer:
-    """Say why a fork gave no complete answer."""
     if status == -signal.SIGXCPU:
         return _refuse_cost(f"{SECONDS} s of processor time")
     if status == -signal.SIGKILL:

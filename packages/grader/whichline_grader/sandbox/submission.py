@@ -53,7 +53,6 @@ class Submission:
 
     @cached_property
     def sha256(self) -> str:
-        """A digest of the files, independent of where they came from."""
         digest = hashlib.sha256()
         for path, source in sorted(self.files.items()):
             digest.update(f"{len(path)} {path} {len(source)} ".encode() + source)

@@ -132,7 +132,6 @@ def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
 
 
 def apply(function: Callable[..., T], arguments: Sequence[object], names: Sequence[str]) -> T:
-    """Call a function; the last arguments are passed by these names."""
     positional = len(arguments) - len(names)
     return function(*arguments[:positional], **dict(zip(names, arguments[positional:], strict=True)))
 
@@ -161,7 +160,6 @@ def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 def _make_tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
-    """Make a tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool:  # a byte other than 0 and 1 is no boolean

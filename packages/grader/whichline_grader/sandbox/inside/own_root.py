@@ -94,7 +94,6 @@ def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
 
 
 def _show(path: str, there: str) -> None:
-    """Show `path` as `there`."""
     if os.path.lexists(there):  # inside a folder that is shown already
         return
     os.makedirs(os.path.dirname(there), exist_ok=True)

@@ -191,7 +191,6 @@ def _list_changed(given: list[Tensor], descriptions: list[dict[str, Any]], body:
 
 
 def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, int] | None]:
-    """Append copies of tensors to `tensors`; return their places there, and None for None."""
     references: list[dict[str, int] | None] = []
     for tensor in more:
         references.append(None if tensor is None else {"tensor": len(tensors)})
