@@ -22,8 +22,6 @@ from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
 
 Adapter = Callable[..., Any]  # a `run_*` function
-
-
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
 
 
@@ -129,11 +127,7 @@ def hidden_tests() -> list[Path]:
 
 @cache
 def reference_of(call: str) -> Adapter:
-    """The reference function of an adapter or of a helper.
-
-    Raises:
-        KeyError: no reference has this name.
-    """
+    """The reference function of an adapter or of a helper; KeyError if no reference has this name."""
     return {each.__name__: each for spec in load_specs().values() for each in (*spec.answers, *spec.helpers)}[call]
 
 

@@ -89,10 +89,8 @@ def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path,
 
     In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.
 
-    Raises:
-        TakenError: another batch writes to `out`.
-        SandboxError: nothing can be graded any more.
-        RosterError: two submissions are by one student, or it is not clear which platform named them.
+    TakenError if another batch writes to `out`, SandboxError if nothing can be graded any more, RosterError if two
+    submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
     taken = f"another batch is writing to {out}; wait for it, or choose another --out"

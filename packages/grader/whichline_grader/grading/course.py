@@ -104,11 +104,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Course(CourseFolder):
-    """`course.toml`, whole. Every key has a default.
-
-    Args:
-        folder, secret_sha256: as in `CourseFolder`.
-    """
+    """`course.toml`, whole. Every key has a default."""
 
     due: datetime | None = None  # the deadline
     # which attempt of a student counts: the last, or the one that earns most after what lateness costs
@@ -181,11 +177,7 @@ class Course(CourseFolder):
 
 
 def load_course(root: Path) -> Course:
-    """The course; its lists are looked for in its folder, or beside `course.toml` if it has none.
-
-    Raises:
-        AssignmentError: something in the file is not as it should be.
-    """
+    """The course; its lists are in its folder, or beside `course.toml` if it has none; AssignmentError for errors."""
     path = root / COURSE
     course = read_toml(path, Course, Course.check)
     folder = course.place or path.parent
@@ -198,12 +190,7 @@ def results_folder() -> Path:
 
 
 def find_checked_root() -> Path:
-    """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end.
-
-    Raises:
-        AssignmentError: something in `assignment.toml` or `course.toml` is not as it should be.
-        RosterError: a list cannot be used.
-    """
+    """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end."""
     root = find_root(Path.cwd())
     if not (root / (package := read_assignment(root).package)).is_dir():
         raise located(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))

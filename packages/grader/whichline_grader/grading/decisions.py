@@ -73,11 +73,7 @@ def as_toml(text: str) -> str:
 
 
 def read_decisions(path: Path) -> Decisions:
-    """Read what staff have decided until now.
-
-    Raises:
-        AssignmentError: something in it is not as it should be.
-    """
+    """Read what staff have decided until now; AssignmentError if something in it is not as it should be."""
     return read_toml(path, Decisions) if path.exists() else Decisions()
 
 

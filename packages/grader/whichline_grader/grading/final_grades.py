@@ -116,8 +116,7 @@ def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
 def find_grade(found: Iterable[Grade], said: str) -> Grade:
     """The grade of a student, by submission, number with or without its zeros, name, or words that are a part of those.
 
-    Raises:
-        CourseworkError: nobody fits, or several do.
+    CourseworkError if nobody fits, or several do.
     """
     words, found = said.casefold().replace(",", " ").split(), list(found)
     for fits in (

@@ -17,14 +17,7 @@ from whichline.engine.result import Outcome, Result, function_of
 from whichline.engine.toml_file import Complaint, Key, located
 from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
-from whichline_grader.grading.decisions import (
-    FILE,
-    Adjustment,
-    Comment,
-    Overruling,
-    read_decisions,
-    write_decision,
-)
+from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Overruling, read_decisions, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
 from whichline_grader.grading.writing import writing
@@ -48,9 +41,7 @@ class Gradebook:
     def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
         """Open the file, or make it; findings with `muted` ids stay recorded, and no grading that is read shows them.
 
-        Raises:
-            GradebookError: another version of this program wrote it, or it is not a gradebook, or it has been lost.
-            AssignmentError: something in the decisions of staff is not as it should be.
+        GradebookError if it is lost or damaged, or of another version; AssignmentError for errors in the decisions.
         """
         self._path, self._decided, self._muted = path, path.parent / FILE, muted
         self._lists: dict[int, dict[str, bool]] = {}
@@ -154,9 +145,8 @@ class Gradebook:
                 copied = tables.COLUMNS.replace("path", ":path").replace("handed_in", ":handed_in")
                 copy = f"INSERT INTO attempt ({tables.COLUMNS}) SELECT {copied} FROM attempt WHERE id = :id"  # noqa: S608
                 id = connection.execute(copy, now).lastrowid
-                for table in ("outcome", "told"):
-                    rest = 'SELECT ?, test, "case", {} FROM {} WHERE attempt = ?'
-                    rest = rest.format("said" if table == "told" else "outcome", table)
+                for table, what in (("outcome", "outcome"), ("told", "said")):
+                    rest = f'SELECT ?, test, "case", {what} FROM {table} WHERE attempt = ?'  # noqa: S608
                     connection.execute(f"INSERT INTO {table} {rest}", (id, grading.id))
                 connection.execute("INSERT INTO score SELECT * FROM counted WHERE attempt = ?", (id,))
             else:
@@ -305,15 +295,9 @@ class Gradebook:
         query = "SELECT problem, bonus, tests, passed, meddled, not_run, maximum, points FROM score WHERE attempt = ?"
         scores = self._connection.execute(query, (row["id"],))
         del row["tests"]
-        row |= {
-            "started": datetime.fromisoformat(row["started"]),
-            "notes": notes,
-            "handed_in": handed_in,
-        }
+        row |= {"started": datetime.fromisoformat(row["started"]), "notes": notes, "handed_in": handed_in}
         return Grading(
-            **row,
-            results=results,
-            scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores},
+            **row, results=results, scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores}
         )
 
     def _add_decisions(self, grading: Grading) -> Grading:

@@ -200,10 +200,7 @@ RAISED = (
 def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
-    Args:
-        result: what became of the test.
-        submission: what was handed in.
-        stored: whether the test has one stored case; of drawn ones, the submission chose the one that is told.
+    Of a `stored` case the inputs are told; of drawn ones, the submission chose the one that it fails on.
     """
     if result.passed:
         return result

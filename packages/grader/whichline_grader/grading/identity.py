@@ -86,10 +86,7 @@ def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Pla
     """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
 
     That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
-    written a part of it in the form of another platform.
-
-    Raises:
-        RosterError: all names that fit one platform fit another one, too.
+    written a part of it in the form of another platform. RosterError if two platforms fit.
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
@@ -119,9 +116,6 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
     """Find out who did it, from Gradescope's metadata beside `path` or from the file's name; else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
-
-    Raises:
-        RosterError: the metadata cannot be read.
     """
     metadata = path.parent / METADATA
     if platform == "gradescope" and metadata.is_file():
@@ -150,10 +144,7 @@ def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
 
     Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
     their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
-    out.
-
-    Raises:
-        RosterError: it is not clear which platform named them.
+    out. RosterError if it is not clear which platform named them.
     """
     paths = list(dict.fromkeys(path.resolve() for path in paths))
     platforms = platforms_of(paths, stated)

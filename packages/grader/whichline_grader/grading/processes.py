@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -41,10 +40,8 @@ def load_and_start(
 ) -> Iterator[tuple["GradedSuite", Sandbox]]:
     """Load the suite, or `only` a part of it, while the sandbox starts: each takes seconds.
 
-    Without a `layer` there is no sandbox, and no code of a submission can run.
-
-    Raises:
-        SuiteError, SandboxError: one of them cannot be had.
+    Without a `layer` there is no sandbox, and no code of a submission can run. SuiteError or SandboxError if one of
+    them cannot be had.
     """
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
@@ -78,7 +75,6 @@ class NoSandbox(Sandbox):
         raise SandboxError("its answers do not hold all that it is asked; `grade` without --answers asks it here")
 
     def check(self) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -100,7 +96,6 @@ class _Fork(NamedTuple):
     name: str
     process: BaseProcess
     started: datetime
-    clock: float
 
 
 class Forks:
@@ -122,13 +117,12 @@ class Forks:
         process = FORK.Process(target=_grade_and_exit, args=(self._suite, self._sandbox, submission, sealed, theirs))
         process.start()
         theirs.close()
-        self._running[pipe] = _Fork(name, process, datetime.now(UTC), time.monotonic())
+        self._running[pipe] = _Fork(name, process, datetime.now(UTC))
 
     def wait(self, seconds: float) -> Iterator[tuple[str, Record]]:
         """Give the name and the record of each submission that has ended, after some seconds at most.
 
-        Raises:
-            SandboxError: one was not graded for want of a sandbox, and there can be no new one.
+        SandboxError if one was not graded for want of a sandbox, and there can be no new one.
         """
         for pipe in connection.wait([*self._running], seconds):
             assert isinstance(pipe, connection.Connection)
@@ -156,7 +150,7 @@ class Forks:
 
 
 def _receive(pipe: connection.Connection, fork: _Fork) -> Record:
-    record = partial(Record, started=fork.started, seconds=time.monotonic() - fork.clock)
+    record = partial(Record, started=fork.started, seconds=(datetime.now(UTC) - fork.started).total_seconds())
     try:
         said, sealed = json.loads(pipe.recv_bytes()), pipe.recv_bytes()
     except (EOFError, OSError):  # it was killed

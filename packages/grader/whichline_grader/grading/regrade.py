@@ -88,13 +88,7 @@ def who(test: str, out: Path) -> None:
 
 @contextmanager
 def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Results, Grading]]:
-    """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
-
-    Args:
-        student: as in `find_grade`.
-        out: the folder of results, which are scored with the present weights first.
-        last: whether it is the last grading of a submission, and not the one that counts.
-    """
+    """Give the grading to decide on, the last one or that which counts; then write what the decision changes."""
     with open_results(out) as results:
         gradebook, found = results.gradebook, grades(results.gradebook, results.course)
         grading = gradebook.of(student) if last else None  # a submission that does not count has no grade

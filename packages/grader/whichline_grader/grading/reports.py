@@ -29,10 +29,8 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     """Write all that a folder of results has of a class, and print what staff should look into.
 
     That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
-    reports of each submission, with findings.csv, or of one only.
-
-    Returns:
-        the grades, and what costs the class points in the reports that were written.
+    reports of each submission, with findings.csv, or of one only. It returns the grades, and what costs the class
+    points in the reports that were written.
     """
     out, course, roster = results.folder, results.course, results.course.listed
     found = grades(results.gradebook, course)

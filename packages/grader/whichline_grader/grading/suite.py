@@ -129,17 +129,10 @@ class GradedSuite:
 
 
 def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
-    """Load both suites, read and draw all that they run on, and write down what they ask.
+    """Load both suites, or `only` one test or test function; read and draw their cases, and write down what they ask.
 
-    Args:
-        root: the folder of the assignment.
-        only: the name of a test or a test function, if nothing else of the suite will be run.
-
-    Raises:
-        AssignmentError: something in `assignment.toml` is not as it should be, or the stored hidden
-            cases are those of another release.
-        SuiteError: a suite cannot be loaded, does not fit the weights stated there, or has a test that a right program
-            would fail.
+    AssignmentError for errors in `assignment.toml`, or hidden cases of another release; SuiteError if a suite cannot be
+    loaded, does not fit its weights, or has a test that a right program would fail.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()

@@ -29,8 +29,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def hold(lock: Path, taken: str = "") -> Iterator[None]:
     """Hold a lock; the kernel lets go of it however this process ends, and no fork inherits it.
 
-    Raises:
-        TakenError: it is `taken`, if that is a message; else this waits for it.
+    If another process holds it, this waits, or raises TakenError with the message `taken`.
     """
     with lock.open("w") as file:
         try:

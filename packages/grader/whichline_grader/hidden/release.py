@@ -62,10 +62,9 @@ class Release:
 
 
 def load_release() -> Release:
-    """Load the release of the course that `course.toml` names; a rehearsal if it names none.
+    """Load the release of the course that `course.toml` names, a rehearsal if it names none.
 
-    Raises:
-        AssignmentError: the secret is missing, or `course.toml` has errors.
+    AssignmentError if the secret is missing, or `course.toml` has errors.
     """
     course = load_course_folder()
     if course.place is None:
@@ -112,11 +111,8 @@ def name_folder(folder: str, secret: bytes) -> str:
 def load_graded_problems(root: Path) -> dict[str, Problem]:
     """Load the problems by id, with the weights of public and hidden tests together.
 
-    Each hidden test has `HIDDEN_WEIGHT` in a problem that states no weights for them.
-
-    Raises:
-        AssignmentError: `assignment.toml` has errors: a problem without hidden tests, a test without a weight, or a
-            weight without a test.
+    Each hidden test has `HIDDEN_WEIGHT` in a problem that states no weights for them. AssignmentError for a problem
+    without hidden tests, a test without a weight, or a weight without a test.
     """
     problems = load_problems(root, left_out=None)
     for problem in [*problems.values()]:

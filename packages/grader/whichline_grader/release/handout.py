@@ -53,13 +53,8 @@ class HandoutError(CourseworkError):
 def make_handout(root: Path, version: str) -> dict[str, bytes]:
     """Cut what students receive out of the solved tree: the content of each file, by name.
 
-    Args:
-        root: the tree.
-        version: that of `pyproject.toml`.
-
-    Raises:
-        CourseworkError: a file that git does not know, markers that do not pair, a problem that the texts do not state,
-            or a line of a solution or of the staff's that would survive.
+    CourseworkError for a file that git does not know, markers that do not pair, a problem that the texts do not state,
+    or a line of a solution or of the staff's that would survive.
     """
     files = without_left_out(root, dict(_tracked(root)))
     secrets: set[str] = set()
@@ -84,14 +79,8 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
 def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:
     """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
 
-    Args:
-        files: what `make_handout` gives.
-        version: that of `pyproject.toml`.
-        out: a folder that is empty or does not exist.
-        previous: the files of that earlier release; what is gone since is taken away by the update.
-
-    Raises:
-        HandoutError: `out` is in use, or uv cannot resolve the dependencies.
+    What was in the `previous` release and is gone since is taken away by the update. HandoutError if `out` is in use,
+    or uv cannot resolve the dependencies.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HandoutError(f"{out} is not an empty folder; name another")
@@ -121,25 +110,15 @@ def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
 
 
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
-    """Make what students start from, or have in front of them once they have `written` some functions of the file.
-
-    Raises:
-        HandoutError: the markers do not pair.
-    """
+    """Make what students start from, or have in front of them once they have `written` some functions of the file."""
     return _formatted(_without_unused_imports(cut_solution(name, source, written)[0]))
 
 
 def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple[str, list[str]]:
-    """Cut the solutions out of a source, and return it with the lines that went.
+    """Cut the solutions out of a source, and return it with the lines that went; HandoutError if markers do not pair.
 
-    Args:
-        name: of the file, for errors.
-        source: what is in it.
-        written: functions, as "function" or "Class.method", that keep their solutions; the first of them brings what
-            stands outside of functions.
-
-    Raises:
-        HandoutError: the markers do not pair.
+    Functions that are `written`, as "function" or "Class.method", keep theirs; the first of them brings what stands
+    outside of functions.
     """
     functions = dict(_functions(ast.parse(source)))
     kept: list[str] = []

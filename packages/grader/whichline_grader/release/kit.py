@@ -16,14 +16,7 @@ DIGITS = 10  # of the number that makes a version the wheel's own
 
 
 def make_wheel(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Make the wheel, and return its name in the handout and its bytes.
-
-    Args:
-        command: of the assignment; the kit's name begins with it.
-        version: of the handout; the wheel's begins with it.
-        python: the versions of Python that it is for, ">=3.11".
-        sources: the files of the assignment in it, by name.
-    """
+    """Make the wheel of an assignment for some versions of Python; return its name in the handout and its bytes."""
     sources = {**sources, **_read_engine()}
     unnumbered = repr(sorted(_entries(command, version, python, sources).items())).encode()
     number = int(sha256(unnumbered).hexdigest(), 16) % 10**DIGITS

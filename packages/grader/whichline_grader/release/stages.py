@@ -27,12 +27,7 @@ class Stage:
     errors: list[str] = field(default_factory=list)  # what is wrong, one line each
 
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Do the work for each item, in a fork for each processor, and yield what it gives, in the order of the items.
-
-        Args:
-            work: it and the items are not pickled, but what it gives is.
-            items: each is a unit of work.
-        """
+        """Do the work for each item, in a fork for each processor; yield what it gives, the only thing pickled."""
         self.total = len(items)
         processors = len(os.sched_getaffinity(0))
         with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:

@@ -68,10 +68,7 @@ class StoredCases:
 def stored_cases(root: Path, problem: str | None = None) -> Iterator[StoredCases]:
     """The public and the hidden ones, of one problem or of all."""
     release, specs = load_release(), load_specs()
-    for suite, folder, seed_of in (
-        ("public", root / "fixtures", public_seed),
-        ("hidden", release.cases, release.seed),
-    ):
+    for suite, folder, seed_of in (("public", root / "fixtures", public_seed), ("hidden", release.cases, release.seed)):
         cases = {id: getattr(spec, suite) for id, spec in specs.items()}
         only = [case.name for case in cases[problem]] if problem else []
         if only or not problem:
@@ -109,7 +106,8 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
     suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
-        stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
+        check = partial(check_right_style, suite)
+        stages.run("Right programs pass both suites", lambda stage: stage.check(check, [*RIGHT_STYLES]))
     title = "What the references compute is float64, and ends in the answers"
     stages.run(title, partial(verify_references, root, problems))
     title = "A second opinion agrees with each reference"
@@ -169,11 +167,6 @@ def run_suite(suite: Suite, adapters: Mapping[str, Adapter]) -> list[Result]:
     suite.calls.adapters = SimpleNamespace(**adapters)
     torch.manual_seed(0)  # for those that draw random numbers, by mistake
     return [suite.run(test) for test in suite.tests]
-
-
-def verify_right_styles(suite: Suite, stage: Stage) -> None:
-    """Each style of right implementation must pass every test."""
-    stage.check(partial(check_right_style, suite), [*RIGHT_STYLES])
 
 
 def check_right_style(suite: Suite, style: str) -> Iterator[str]:

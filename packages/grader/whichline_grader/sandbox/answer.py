@@ -125,11 +125,7 @@ class _Words(msgspec.Struct):
 
 
 def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
-    """Check the header and body of a reply to the question that had this token and these tensors.
-
-    Raises:
-        FrameError: the reply is malformed, or belongs to another question.
-    """
+    """Check the header and body of a reply to the question that had this token and these tensors, or FrameError."""
     header = parse_header(raw[0])
     if header.get("token") != token:
         raise FrameError("the answer does not have the token of its question")

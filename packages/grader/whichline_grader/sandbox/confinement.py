@@ -30,17 +30,9 @@ from typing import Literal
 from whichline.engine.assignment import this_assignment, this_root
 from whichline.engine.errors import CourseworkError
 from whichline_grader.paths import ENGINE, GRADER
+from whichline_grader.sandbox import zygote_files
 from whichline_grader.sandbox.inside.lock_in import hide_memory
 from whichline_grader.sandbox.submission import SLOW_IMPORTS
-from whichline_grader.sandbox.zygote_files import (
-    DEVICES,
-    ENVIRONMENT,
-    LIBRARIES,
-    MAIN,
-    command_bubblewrap,
-    copy_worker,
-    find_libraries,
-)
 
 Layer = Literal["bubblewrap", "process", "none"]
 
@@ -107,19 +99,13 @@ class Process:
 
 
 class Sandbox:
-    """A running zygote. Any number of forks of this process may use it at the same time.
+    """A running zygote, which any number of forks of this process may use at the same time.
 
-    Attributes:
-        achieved: the protection that works here.
-        advisor: a second zygote, whose workers know the references and find mistakes; they earn no points.
+    The workers of its advisor, a second zygote, know the references and find mistakes; they earn no points.
     """
 
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
-        layer: Layer,
-        advisor: "Sandbox | None" = None,
+        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, advisor: "Sandbox | None" = None
     ) -> None:
         self._process, self._control, self.advisor = process, control, advisor
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
@@ -277,7 +263,7 @@ def _compile_packages() -> None:
     one = Path(torch.origin).with_name("_dynamo") / "__init__.py"
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
+        environment = {**os.environ, **zygote_files.ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
         warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({this_assignment().packages})"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
@@ -291,7 +277,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
         none = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
-                command, stdin=none, stdout=none, stderr=stderr, env=ENVIRONMENT, cwd="/", pass_fds=passed
+                command, stdin=none, stdout=none, stderr=stderr, env=zygote_files.ENVIRONMENT, cwd="/", pass_fds=passed
             )
         except OSError as error:
             raise SandboxError(str(error)) from None
@@ -320,7 +306,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
 def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[int]) -> list[str]:
     """Copy the code of a zygote below a folder, and give the command that starts it."""
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
+    visible = [*filter(os.path.exists, zygote_files.LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
         if this_root().is_relative_to(path):
             raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
@@ -328,10 +314,10 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
     ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
     hidden = [str(path) for path in ours if path.is_dir()]
     worker, place = folder / "worker", folder / "root"
-    copy_worker(worker, advised)
+    zygote_files.copy_worker(worker, advised)
     place.mkdir()
     # Under bubblewrap nothing else exists, and nothing is writable.
-    readable = (*visible, *find_libraries(), *DEVICES) if layer == "process" else ()
+    readable = (*visible, *zygote_files.find_libraries(), *zygote_files.DEVICES) if layer == "process" else ()
     settings = {
         "worker": str(worker),
         "place": str(place),
@@ -342,8 +328,8 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
         "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
         "readable": [*filter(os.path.exists, readable)],
     }
-    outside = command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []
-    interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
+    outside = zygote_files.command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []
+    interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", zygote_files.MAIN]
     return [*outside, *interpreter, json.dumps(controls), json.dumps(settings)]
 
 

@@ -78,18 +78,7 @@ class Lender(Protocol):
 
 
 class Interview:
-    """One submission and its current worker.
-
-    Args:
-        sandbox: starts the workers.
-        submission: the files that are asked.
-        limits: of its workers.
-        lender: answers calls of some of its functions, if given.
-        spent: what this submission has used before.
-
-    Attributes:
-        imported: the reply to the first import of the submission; None before the first question.
-    """
+    """One submission and its current worker, within limits, after what it has `spent` before."""
 
     def __init__(
         self,
@@ -101,7 +90,7 @@ class Interview:
     ) -> None:
         self.submission, self.limits, self._lender = submission, limits or Limits(), lender
         self.spent = spent or Spent()
-        self.imported: Answer | None = None
+        self.imported: Answer | None = None  # the reply to the first import, after the first question
         self._failed_import: Answer | None = None
         self._sandbox = sandbox
         self._connection: Connection | None = None

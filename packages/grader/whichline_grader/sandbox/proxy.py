@@ -48,12 +48,7 @@ class Adapters(ModuleType):
                 setattr(self, function.name, _make_forwarder(function, self.call))
 
     def call(self, name: str, arguments: tuple[object, ...], names: tuple[str, ...] = ()) -> Any:
-        """Call the submission's function `name`; the last arguments are passed by these names.
-
-        Raises:
-            StudentRaised: the student's code raised an exception.
-            WorkerStopped: there is no usable answer.
-        """
+        """Call the submission's function `name`; the last arguments are passed by these names."""
         if self.respondent is None:
             raise RuntimeError("expected a respondent; set the module's `respondent` before calling its functions")
         tensors: list[Tensor] = []

@@ -108,10 +108,7 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     `adapters.py` may lie at the root, in `tests/` or in `src/`, or in the same places one folder down; one folder
     around everything is ignored. If there are several, the one with the most functions written counts. Adapters.py
     counts as adapters.py if there is no other. A folder with one archive and no Python file is that archive, and so is
-    a zip with one zip.
-
-    Raises:
-        Refused: the submission is hostile, broken or too large, or has no adapters.
+    a zip with one zip. Refused if the submission is hostile, broken or too large, or has no adapters.
     """
     if files and ADAPTERS not in map(str.lower, files):
         raise Refused(f"expected one archive, or adapters.py and other Python files, got {show_names(files)}")

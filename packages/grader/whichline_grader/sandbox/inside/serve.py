@@ -216,11 +216,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SyntaxError) and importing.is_submitted(error.filename or ""):
         lines.append([_strip_root(error.filename or ""), error.lineno or 1, "<module>"])
         message = str(error.msg)
-    return {
-        "type": type(error).__name__[:MAX_TEXT],
-        "message": message,
-        "lines": lines[-MAX_LINES:],
-    }
+    return {"type": type(error).__name__[:MAX_TEXT], "message": message, "lines": lines[-MAX_LINES:]}
 
 
 def _strip_root(path: str) -> str:
