@@ -15,7 +15,7 @@ import pytest
 
 from staff.tests.attacks.grade import TESTS, only
 from staff.tests.grading.test_grade import ROOT, Graded
-from staff.tests.grading.test_grades import SaidBefore
+from staff.tests.grading.test_grades import InstantForks
 from staff.tests.grading.test_interruptions import read_gradings, reported
 from staff.tests.sandbox.conftest import start
 from whichline_grader.grading.batch import How, grade, grade_by
@@ -68,7 +68,7 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
     told: list[str] = []
 
     for _ in range(2):
-        paths, forks = [HONEST, tmp_path / "report.pdf"], SaidBefore(ends)
+        paths, forks = [HONEST, tmp_path / "report.pdf"], InstantForks(ends)
         grade_by(forks, graded_suite, paths, tmp_path / "out", How(tell=told.append))
     assert (tmp_path / "out" / "log.jsonl").read_text().splitlines() == told
     lines = [json.loads(line) for line in told]

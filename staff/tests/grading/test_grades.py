@@ -233,7 +233,7 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     ]
 
 
-class SaidBefore(Forks):
+class InstantForks(Forks):
     """In the place of forks: each submission has ended at once, with the next of these records."""
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -264,7 +264,7 @@ def grade_in_batch(
 
     record = Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes)
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
-    done = batch.grade_by(SaidBefore(repeat(record)), suite, paths, folder / "results", batch.How(**stated))
+    done = batch.grade_by(InstantForks(repeat(record)), suite, paths, folder / "results", batch.How(**stated))
     assert (done.faults, done.unreported) == ({}, unreported)
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
 

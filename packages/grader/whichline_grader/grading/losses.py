@@ -205,15 +205,19 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
         (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
     }
     for problem in problems.values():
-        results = sorted(grading.results_of(problem.id), key=lambda each: each.hidden)
-        if grading.notes.refused or (problem.bonus and is_unwritten(results)):
+        results = grading.results_of(problem.id)
+        failed = [each for each in results if not each.passed]
+        if not failed or grading.notes.refused or (problem.bonus and is_unwritten(results)):
             continue
         blames: dict[str, Blame] = {}
         # Many hidden tests fail as the same public ones do, which come first.
-        blame_alike = cache(partial(_blame_alike, [each for each in results if not each.hidden], blames))
-        for result in results:
-            if result.passed:
-                continue
+        public = [each for each in results if not each.hidden]
+        cases: dict[str, list[Result]] = {}
+        for each in public:
+            cases.setdefault(each.test.partition("[")[2], []).append(each)
+        cases[""] = public  # a test without a case is like any
+        blame_alike = cache(partial(_blame_alike, cases, blames))
+        for result in sorted(failed, key=lambda each: each.hidden):
             if result.check is Check.NOT_WRITTEN:
                 blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
@@ -241,13 +245,14 @@ def _find_unwritten(
 
 def _list_unwritten(results: Iterable[Result]) -> list[str]:
     """List what tests say that need what is not written, public ones first."""
-    return [each.headline for each in sorted(results, key=lambda each: each.hidden) if each.check is Check.NOT_WRITTEN]
+    unwritten = [each for each in results if each.check is Check.NOT_WRITTEN]
+    return [each.headline for each in sorted(unwritten, key=lambda each: each.hidden)]
 
 
-def _blame_alike(public: Sequence[Result], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
+def _blame_alike(public: Mapping[str, Sequence[Result]], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
     """Blame the causes of the public tests that fail alike on this case, or on any case if no public test has it."""
-    named = [each for each in public if case and each.test.partition("[")[2] == case]
-    alike = [each for each in named or public if each.is_wrong and (each.check is Check.CALL) is raises]
+    results = public.get(case, public[""])
+    alike = [each for each in results if each.is_wrong and (each.check is Check.CALL) is raises]
     return _share([blames[each.test] for each in alike])
 
 
@@ -281,8 +286,8 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     return roots
 
 
-def is_unwritten(results: Iterable[Result]) -> bool:
-    return {result.check for result in results} == {Check.NOT_WRITTEN}
+def is_unwritten(results: Sequence[Result]) -> bool:
+    return bool(results) and all(result.check is Check.NOT_WRITTEN for result in results)
 
 
 def elide_numbers(headline: str) -> str:
