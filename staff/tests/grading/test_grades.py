@@ -452,6 +452,16 @@ def test_an_extension_of_2_is_that_of_0002_if_there_is_no_other(tmp_path, capsys
     assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
 
 
+def test_who_decides_on_one_submission_reads_nothing_of_the_others(tmp_path, capsys):
+    course = Course(due=DUE, extensions={"2": DUE})
+    with gradebook_with(tmp_path, lovelaceada_1_1_hw=3) as gradebook:
+        results = Results(tmp_path, gradebook, course, {"softmax": SOFTMAX})
+        write_course(Console(), results, "lovelaceada_1_1_hw")
+        assert capsys.readouterr().out == ""
+        write_course(Console(), results)
+    assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
+
+
 @pytest.mark.parametrize(
     ("name", "back"),
     [
@@ -589,6 +599,7 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
         (read_roster, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
         (read_groups, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
         (read_roster, "name,points\n", "has no column Student or ID; export the gradebook from Canvas"),
+        (read_roster, "Student,ID\nAda,1\nStudent,ID\nBo,2\n", "roster.csv:3: a second export begins; .* all sections"),
         (read_groups, "group_name,name\nA,Ada\n", "has no column canvas_user_id; export the groups from Canvas"),
         (read_times, "user,at\n", "has no column file_id or submitted_at; write it as .*running-a-course.md says"),
         (read_times, "file_id,submitted_at\n1,\n", "roster.csv:2: submitted_at is '', expected a time with its offset"),

@@ -80,6 +80,12 @@ def test_a_file_that_cannot_be_read_is_listed(source, means):
     assert found_in(source) == (f"nn.py:1 `{source[:200]}` {means}",)
 
 
+def test_files_beyond_the_bytes_that_are_read_share_a_line():
+    files = {f"{name}.py": b"a;" * MAX_BYTES + name.encode() for name in "abcde"}
+    said = find(Submission("test", files | {"0.py": b"gc"}, "adapters"))
+    assert said == (f"0.py:1 `gc` {LOOKS}", f"a.py:1 `{'a;' * 100}` {TOO_LONG}", f"4 more files: {TOO_LONG}")
+
+
 @pytest.mark.parametrize("piece", ["a\n", "a" + ".b" * 900 + "\n", "a" + ".b()" * 200 + "\n", "gc\n", "(", "\0"])
 def test_hostile_files_take_linear_time(piece):
     started = time.process_time()

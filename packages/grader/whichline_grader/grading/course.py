@@ -21,7 +21,7 @@ from whichline_grader.sandbox.limits import Limits
 
 LISTS = ("roster", "groups", "times")
 FINDING = r"[a-z0-9]+(-[a-z0-9]+)+"  # the id of one
-RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)  # as a command is given it
+RESULTS = click.Path(file_okay=False, path_type=Path)  # as a command is given it; `open_results` looks inside
 RESULTS_FOLDER = "results, in the course's folder if there is one"
 
 KEYS = ("ID", "SIS User ID", "SIS Login ID")
@@ -50,7 +50,12 @@ class Roster:
 
 def read_roster(path: Path) -> Roster:
     """Read a gradebook that Canvas exported; RosterError if it is not one."""
-    return Roster(*_table(path, ("Student", "ID"), "export the gradebook from Canvas"))
+    rows, columns = _table(path, ("Student", "ID"), "export the gradebook from Canvas")
+    for number, row in enumerate(rows, start=2):
+        if row["ID"] == "ID":
+            todo = "export all sections as one; a second site of Canvas is a course of its own"
+            raise RosterError(f"{path}:{number}: a second export begins; {todo}")
+    return Roster(rows, columns)
 
 
 def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:

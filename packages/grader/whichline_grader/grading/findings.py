@@ -178,12 +178,14 @@ def find_means_to_hide(submission: Submission) -> tuple[str, ...]:
     A file that is not Python is left out: it does not run either.
     """
     lines: list[str] = []
-    room = MAX_BYTES
+    room, unread = MAX_BYTES, -1
     own = {source: path for path, source in sorted(submission.files.items()) if not is_the_courses(path, source)}
     for source, path in own.items():
         room -= len(source)
-        for number, means in sorted(_read_means(source).items() if room >= 0 else [(1, TOO_LONG)]):
+        unread += room < 0
+        for number, means in sorted(_read_means(source).items() if room >= 0 else [(1, TOO_LONG)] * (not unread)):
             lines.append(f"{path}:{number} `{printable(submission.line(path, number))}` {means}")
+    lines += [f"{unread} more files: {TOO_LONG}"] * (unread > 0)
     more = len(lines) - MOST_LISTED
     return (*lines[:MOST_LISTED], *([f"and {more} more"] if more > 0 else []))
 

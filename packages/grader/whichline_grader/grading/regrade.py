@@ -55,6 +55,9 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
             decisions = [Comment(**about)]
         for decision in decisions:
             results.gradebook.decide(decision, grading.submission)
+        if problem and points is not None and problem in grading.adjusted:
+            before, why = grading.adjusted[problem]
+            click.echo(f"It takes the place of {before:+g} points: {printable(why)}")
 
 
 def _choose_violations(grading: Grading, problem: str | None) -> list[str]:

@@ -32,7 +32,7 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     reports of each submission, with findings.csv, or of one only. It returns the grades, and what costs the class
     points in the reports that were written.
     """
-    out, course, roster = results.folder, results.course, results.course.listed
+    out, course = results.folder, results.course
     found = grades(results.gradebook, course)
     entries = final_grades.group_by_submission(found)
     final_grades.write_grades(out / "grades.csv", found, list(results.problems))
@@ -41,10 +41,24 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     if not only:
         write_findings(out, losses)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
-    students = {grade.student.key for grade in found}
-    suite = final_grades.last_suite(found)
     noticed = {
-        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()],
+        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()]
+    } | ({} if only else _notice(results, found, entries))
+    if course.roster:
+        strangers = final_grades.write_canvas(out / "canvas.csv", course.listed, found, course.column)
+        noticed |= {} if only else {"Graded, not in the roster": strangers}
+    for what, names in noticed.items():
+        if names:
+            shown = cut_list(names, MOST, "compare grades.csv with the roster")
+            console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
+    return found, losses
+
+
+def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) -> dict[str, list[str]]:
+    """List what staff should look into, of the class."""
+    out, course, students = results.folder, results.course, {grade.student.key for grade in found}
+    suite = final_grades.last_suite(found)
+    return {
         f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
             f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
         ],
@@ -55,17 +69,8 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
         f"{final_grades.EARLIER} than the others, so grade again": [
             entry.id for entry in entries if entry.grading.suite != suite
         ],
+        "In the roster, without a grade": course.listed.find_ungraded(students),
     }
-    if course.roster:
-        noticed["In the roster, without a grade"] = roster.find_ungraded(students)
-        noticed["Graded, not in the roster"] = final_grades.write_canvas(
-            out / "canvas.csv", roster, found, course.column
-        )
-    for what, names in noticed.items():
-        if names:
-            shown = cut_list(names, MOST, "compare grades.csv with the roster")
-            console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
-    return found, losses
 
 
 def _counting(grade: Grade) -> str:
