@@ -154,12 +154,6 @@ def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:
     return lines
 
 
-def say_points(grading: Grading, found: Iterable[Grade]) -> str:
-    """The grade, or the points while no grade is known, of all that there are."""
-    left = sorted({f"{each.points:.2f}" for each in found}) or [f"{grading.points:.2f}"]
-    return f"{' / '.join(left)} of {grading.maximum:g} points"
-
-
 def match_extensions(course: Course, students: Collection[str]) -> Course:
     """Let an extension of 2 be that of 0002, where no other student has that number."""
     bare = {

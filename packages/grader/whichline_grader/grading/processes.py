@@ -120,10 +120,7 @@ class Forks:
         self._running[pipe] = _Fork(name, process, datetime.now(UTC))
 
     def wait(self, seconds: float) -> Iterator[tuple[str, Record]]:
-        """Give the name and the record of each submission that has ended, after some seconds at most.
-
-        SandboxError if one was not graded for want of a sandbox, and there can be no new one.
-        """
+        """Give the name and the record of each submission that ends within some seconds; SandboxError if none can."""
         for pipe in connection.wait([*self._running], seconds):
             assert isinstance(pipe, connection.Connection)
             fork = self._running.pop(pipe)
@@ -133,7 +130,10 @@ class Forks:
                 except Exception as error:  # as when a record cannot be read
                     record = Record(fault=f"{type(error).__name__}: {error}")
             if record.fault:
-                self._restart_if_needed()
+                try:
+                    self._sandbox.check()
+                except SandboxError:
+                    self._sandbox.restart()
             yield fork.name, record
 
     def close(self) -> None:
@@ -141,12 +141,6 @@ class Forks:
         for fork in self._running.values():
             fork.process.kill()
             fork.process.join()
-
-    def _restart_if_needed(self) -> None:
-        try:
-            self._sandbox.check()
-        except SandboxError:
-            self._sandbox.restart()
 
 
 def _receive(pipe: connection.Connection, fork: _Fork) -> Record:

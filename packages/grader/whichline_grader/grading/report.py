@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from whichline.engine.assignment import Problem
-from whichline_grader.grading.final_grades import Grade, account_for, say_points
+from whichline_grader.grading.final_grades import Grade, account_for
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.losses import Kind, Loss, divide_losses, is_unwritten
 from whichline_grader.sandbox.printable import printable
@@ -37,7 +37,9 @@ class Report:
 
     @property
     def points(self) -> str:
-        return say_points(self.grading, self.grades)
+        """The grade, or the points while no grade is known, of all that there are."""
+        left = sorted({f"{each.points:.2f}" for each in self.grades}) or [f"{self.grading.points:.2f}"]
+        return f"{' / '.join(left)} of {self.grading.maximum:g} points"
 
     @property
     def account(self) -> list[tuple[str, str]]:

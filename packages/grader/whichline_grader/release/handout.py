@@ -111,7 +111,8 @@ def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
 
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
     """Make what students start from, or have in front of them once they have `written` some functions of the file."""
-    return _formatted(_without_unused_imports(cut_solution(name, source, written)[0]))
+    cut = _without_unused_imports(cut_solution(name, source, written)[0])
+    return _run(Path.cwd(), *RUFF, "format", "--quiet", "--line-length=120", "-", stdin=cut)
 
 
 def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple[str, list[str]]:
@@ -190,11 +191,6 @@ def _without_unused_imports(source: str) -> str:
     uses = f"({', '.join(TOOLS)})\n"
     command = (*RUFF, "check", "--quiet", "--isolated", "--select=F401", "--fix-only", "-")
     return _run(Path.cwd(), *command, stdin=source + uses).removesuffix(uses)
-
-
-def _formatted(source: str) -> str:
-    """Without the blank lines that a cut leaves behind."""
-    return _run(Path.cwd(), *RUFF, "format", "--quiet", "--line-length=120", "-", stdin=source)
 
 
 def _run(folder: Path, *command: str, stdin: str | None = None) -> str:

@@ -17,18 +17,14 @@ DIGITS = 10  # of the number that makes a version the wheel's own
 
 def make_wheel(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> tuple[str, bytes]:
     """Make the wheel of an assignment for some versions of Python; return its name in the handout and its bytes."""
-    sources = {**sources, **_read_engine()}
+    engine = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
+    sources = {**sources, **{path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in engine}}
     unnumbered = repr(sorted(_entries(command, version, python, sources).items())).encode()
     number = int(sha256(unnumbered).hexdigest(), 16) % 10**DIGITS
     version = f"{version}.post{number:0{DIGITS}d}"
     wheel = io.BytesIO()
     pack(wheel, _entries(command, version, python, sources))
     return f"kit/{command}_kit-{version}-py3-none-any.whl", wheel.getvalue()
-
-
-def _read_engine() -> dict[str, bytes]:
-    files = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
-    return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in files}
 
 
 def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -284,7 +284,8 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
         for control in theirs:
             control.close()
         yield
-        reports = [_receive_report(control) for control in controls]
+        ready = (select.select([control], [], [], START_SECONDS)[0] for control in controls)
+        reports = [control.recv(4096) if is_ready else b"" for control, is_ready in zip(controls, ready, strict=True)]
         if not all(reports):
             process.kill()
             process.wait()
@@ -331,12 +332,6 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
     outside = zygote_files.command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []
     interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", zygote_files.MAIN]
     return [*outside, *interpreter, json.dumps(controls), json.dumps(settings)]
-
-
-def _receive_report(control: socket.socket) -> bytes:
-    """Receive the versions that a zygote reports when it has started; empty if it does not start."""
-    is_ready = select.select([control], [], [], START_SECONDS)[0]
-    return control.recv(4096) if is_ready else b""
 
 
 def _can_others_read(path: Path) -> bool:
