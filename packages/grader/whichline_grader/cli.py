@@ -32,13 +32,10 @@ class Staff(Commands):
         "grade": ("whichline_grader.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("whichline_grader.release.commands:gradescope", "Write the autograder that Gradescope runs."),
         "handout": ("whichline_grader.release.commands:handout", "Write what students receive, and try it."),
-        "new-assignment": (
-            "whichline_grader.release.new_assignment:new_assignment",
-            "Write an assignment of one problem that runs.",
-        ),
+        "new-assignment": ("whichline_grader.release.new_assignment:new_assignment", "Write an assignment that runs."),
         "new-course": (
             "whichline_grader.release.new_course:new_course",
-            "Make the folder of what a course keeps to itself.",
+            "Make the folder that a course keeps to itself.",
         ),
         "report": ("whichline_grader.grading.pages:report", "Write pages: one of the class, one for each student."),
         "reproduce": ("whichline_grader.grading.commands:reproduce", "Run one test of one submission again."),

@@ -14,5 +14,4 @@ HIDDEN_TESTS = f"{STAFF}/hidden_tests.py"  # in a problem
 
 
 def find_hidden_tests(root: Path, problem: str) -> Path:
-    """The file of the hidden tests of a problem."""
     return root / PROBLEMS / problem / HIDDEN_TESTS

@@ -75,7 +75,8 @@ def test_points_are_added_and_taken_back(out):
 
     # The second takes the place of the first; a negative number is no option.
     assert f"It is written in {out / 'decisions.toml'}" in said
-    succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
+    said = succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
+    assert f"It takes the place of +0.5 points: {WHY}\n" in said
     assert score(out) == pytest.approx(points - 0.05, abs=0.006)
     (out / "decisions.toml").unlink()
     succeed("rescore", "--out", out)
@@ -149,6 +150,8 @@ def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, argument
         report.unlink()
     missing = f"Error: no gradebook in {out}; name the folder that `staff grade` wrote\n"
     assert command(*words).output == missing
+    nowhere = arguments.replace("OUT", f"{out}/nowhere").split()
+    assert command(*nowhere).output == missing.replace(str(out), f"{out}/nowhere")
     Gradebook(out / "gradebook.sqlite").close()
     assert command(*words).output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from staff.tests.attacks.grade import TESTS, only
 from staff.tests.grading.test_grade import ROOT, Graded
+from staff.tests.grading.test_grades import InstantForks
 from staff.tests.grading.test_interruptions import read_gradings, reported
 from staff.tests.sandbox.conftest import start
 from whichline_grader.grading.batch import How, grade, grade_by
@@ -67,13 +67,9 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
     (tmp_path / "report.pdf").write_text("")
     told: list[str] = []
 
-    def submit(*_: object) -> Future[Record]:
-        future = Future[Record]()
-        future.set_result(ends.pop(0))
-        return future
-
     for _ in range(2):
-        grade_by(submit, graded_suite, [HONEST, tmp_path / "report.pdf"], tmp_path / "out", How(tell=told.append))
+        paths, forks = [HONEST, tmp_path / "report.pdf"], InstantForks(ends)
+        grade_by(forks, graded_suite, paths, tmp_path / "out", How(tell=told.append))
     assert (tmp_path / "out" / "log.jsonl").read_text().splitlines() == told
     lines = [json.loads(line) for line in told]
     assert all(datetime.fromisoformat(line.pop("at")).tzinfo for line in lines)

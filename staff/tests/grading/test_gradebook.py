@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,7 +187,11 @@ def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
         connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (weights,))
         for id, submission in ((3, "ada"), (4, "eve")):
             own = vars(GRADING) | {"id": id, "submission": submission, "started": GRADING.started.isoformat()}
-            own |= {"notes": GRADING.notes.as_json(), "handed_in": GRADING.handed_in.as_json(), "results": results}
+            own |= {
+                "notes": json.dumps(asdict(GRADING.notes)),
+                "handed_in": GRADING.handed_in.as_json(),
+                "results": results,
+            }
             names = [name for _, name, *_ in connection.execute("PRAGMA table_info(grading)")]
             values = ", ".join(f":{name}" for name in names)
             connection.execute(f"INSERT INTO grading VALUES ({values})", {name: own[name] for name in names})  # noqa: S608

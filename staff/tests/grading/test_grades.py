@@ -3,10 +3,10 @@
 import csv
 import json
 import zipfile
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from whichline_grader.grading.identity import (
     platforms_of,
     safe_name,
 )
-from whichline_grader.grading.processes import Record
+from whichline_grader.grading.processes import Forks, Record
 from whichline_grader.grading.reports import write_course
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.hidden.release import Release
@@ -233,6 +233,23 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     ]
 
 
+class InstantForks(Forks):
+    """In the place of forks: each submission has ended at once, with the next of these records."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records, self._begun = iter(records), list[str]()
+
+    def start(self, name: str, submission: Submission, sealed: bytes) -> None:
+        assert all(len(path) <= MAX_PATH for path in submission.files)
+        self._begun.append(name)
+
+    def wait(self, seconds: float) -> Iterator[tuple[str, Record]]:
+        while self._begun:
+            yield self._begun.pop(0), next(self._records)
+
+    def close(self) -> None: ...
+
+
 def grade_in_batch(
     folder: Path,
     *paths: Path,
@@ -245,14 +262,9 @@ def grade_in_batch(
     test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
     tests = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
 
-    def submit(submission: Submission, sealed: bytes) -> Future[Record]:
-        assert all(len(path) <= MAX_PATH for path in submission.files)
-        future: Future[Record] = Future()
-        future.set_result(Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes))
-        return future
-
+    record = Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes)
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
-    done = batch.grade_by(submit, suite, paths, folder / "results", batch.How(**stated))
+    done = batch.grade_by(InstantForks(repeat(record)), suite, paths, folder / "results", batch.How(**stated))
     assert (done.faults, done.unreported) == ({}, unreported)
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
 
@@ -440,6 +452,16 @@ def test_an_extension_of_2_is_that_of_0002_if_there_is_no_other(tmp_path, capsys
     assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
 
 
+def test_who_decides_on_one_submission_reads_nothing_of_the_others(tmp_path, capsys):
+    course = Course(due=DUE, extensions={"2": DUE})
+    with gradebook_with(tmp_path, lovelaceada_1_1_hw=3) as gradebook:
+        results = Results(tmp_path, gradebook, course, {"softmax": SOFTMAX})
+        write_course(Console(), results, "lovelaceada_1_1_hw")
+        assert capsys.readouterr().out == ""
+        write_course(Console(), results)
+    assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
+
+
 @pytest.mark.parametrize(
     ("name", "back"),
     [
@@ -577,6 +599,7 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
         (read_roster, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
         (read_groups, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
         (read_roster, "name,points\n", "has no column Student or ID; export the gradebook from Canvas"),
+        (read_roster, "Student,ID\nAda,1\nStudent,ID\nBo,2\n", "roster.csv:3: a second export begins; .* all sections"),
         (read_groups, "group_name,name\nA,Ada\n", "has no column canvas_user_id; export the groups from Canvas"),
         (read_times, "user,at\n", "has no column file_id or submitted_at; write it as .*running-a-course.md says"),
         (read_times, "file_id,submitted_at\n1,\n", "roster.csv:2: submitted_at is '', expected a time with its offset"),

@@ -1,7 +1,7 @@
 """Lines that could hide what they call are listed for staff, and honest code has none."""
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from staff.tests.grading.test_gradebook import GRADING
 from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.findings import BESIDE, LOOKS, MAX_BYTES, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, UNNAMED
 from whichline_grader.grading.findings import find_means_to_hide as find
-from whichline_grader.grading.graded import Notes, notes_from_json
+from whichline_grader.grading.graded import Notes, read_notes
 from whichline_grader.grading.report import Report
 from whichline_grader.sandbox.submission import Submission, take_in
 
@@ -80,6 +80,12 @@ def test_a_file_that_cannot_be_read_is_listed(source, means):
     assert found_in(source) == (f"nn.py:1 `{source[:200]}` {means}",)
 
 
+def test_files_beyond_the_bytes_that_are_read_share_a_line():
+    files = {f"{name}.py": b"a;" * MAX_BYTES + name.encode() for name in "abcde"}
+    said = find(Submission("test", files | {"0.py": b"gc"}, "adapters"))
+    assert said == (f"0.py:1 `gc` {LOOKS}", f"a.py:1 `{'a;' * 100}` {TOO_LONG}", f"4 more files: {TOO_LONG}")
+
+
 @pytest.mark.parametrize("piece", ["a\n", "a" + ".b" * 900 + "\n", "a" + ".b()" * 200 + "\n", "gc\n", "(", "\0"])
 def test_hostile_files_take_linear_time(piece):
     started = time.process_time()
@@ -89,5 +95,5 @@ def test_hostile_files_take_linear_time(piece):
 
 def test_staff_alone_are_told():
     notes = Notes(could_hide=("nn.py:1 `import ctypes` hides",))
-    assert notes_from_json(notes.as_json().replace("{", '{"of another version": 1, ', 1)) == notes
+    assert read_notes(asdict(notes) | {"of another version": 1}) == notes
     assert "ctypes" not in feedback(Report(replace(GRADING, notes=notes), {}))

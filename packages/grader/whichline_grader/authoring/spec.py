@@ -22,8 +22,6 @@ from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
 
 Adapter = Callable[..., Any]  # a `run_*` function
-
-
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
 
 
@@ -119,7 +117,6 @@ def load_all_problems() -> Mapping[str, Problem]:
 
 
 def find_figure(problems: Collection[str]) -> Figure | None:
-    """Find the figure of the first of these problems that has one."""
     return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
 
 
@@ -130,17 +127,12 @@ def hidden_tests() -> list[Path]:
 
 @cache
 def reference_of(call: str) -> Adapter:
-    """The reference function of an adapter or of a helper.
-
-    Raises:
-        KeyError: no reference has this name.
-    """
+    """The reference function of an adapter or of a helper; KeyError if no reference has this name."""
     return {each.__name__: each for spec in load_specs().values() for each in (*spec.answers, *spec.helpers)}[call]
 
 
 @cache
 def outputs_of(call: str) -> Sequence[str]:
-    """The names of an adapter's outputs."""
     return next(spec.outputs for spec in load_specs().values() if call in spec.calls)
 
 

@@ -79,18 +79,8 @@ def write_fixtures(
 
     All other files stay as they are, to the last bit, since another processor rounds differently.
 
-    Args:
-        folder: where the files go.
-        specs: the cases.
-        seed_of: gives the seed for the name of a case.
-        show: called with the name of each case before it is checked.
-        only: the names of the cases to check; if empty, all of them, and files of unknown cases are removed.
-
-    Returns:
-        the number of cases that were written.
-
-    Raises:
-        SuiteError: some cases cannot be made; it says why for each.
+    If `only` some cases are named, it checks these; else all of them, and removes files of unknown cases. It calls
+    `show` with the name of each, and returns how many were written. SuiteError if some cannot be made, and why.
     """
     strays, specs = _choose_specs(folder, specs, only)
     for stray in strays:
@@ -112,7 +102,6 @@ def write_fixtures(
 
 
 def _name_some(names: Sequence[str]) -> str:
-    """Name the first case, and count the others."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -138,10 +127,7 @@ def _write(path: Path, case: Case, seed: int) -> None:
 
 
 def check_fixtures(
-    folder: Path,
-    specs: Sequence[CaseSpec],
-    seed_of: Callable[[str], int] = public_seed,
-    only: Collection[str] = (),
+    folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed, only: Collection[str] = ()
 ) -> Iterator[str]:
     """List the errors in the fixtures; none if they agree with the references."""
     strays, specs = _choose_specs(folder, specs, only)
@@ -156,7 +142,6 @@ def check_fixtures(
 def _choose_specs(
     folder: Path, specs: Sequence[CaseSpec], only: Collection[str]
 ) -> tuple[list[str], Sequence[CaseSpec]]:
-    """List the files that belong to no case, and the cases to check."""
     if only:
         return [], [spec for spec in specs if spec.name in only]
     return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
@@ -188,7 +173,9 @@ def _list_complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if expected.keys() != case.expected.keys():
         yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
         return
-    in_float64 = replace(case, inputs=_widen(case.inputs), expected=expected)  # as the reference computes it
+    in_float64 = replace(
+        case, inputs=in_dtype(case.inputs, torch.float64), expected=expected
+    )  # as the reference computes it
     for what, rounding in in_float64.rounding.items():
         if not same(case.expected[what], expected[what], rounding, of=1.0).all():
             yield f"the stored {what} is not what the reference gives; write it again"
@@ -205,10 +192,7 @@ def _are_alike(one: Any, other: Any) -> bool:
 
 
 def compute_answers(
-    call: str,
-    inputs: dict[str, Any],
-    gradients: Sequence[str] = (),
-    cotangent: Tensor | None = None,
+    call: str, inputs: dict[str, Any], gradients: Sequence[str] = (), cotangent: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Compute the expected outputs of an adapter in float64, by their names, and the gradients of some inputs.
 
@@ -218,7 +202,7 @@ def compute_answers(
         gradients: the inputs whose gradients to compute.
         cotangent: the gradient of the loss with respect to the answer; if None, the loss is the sum of the answer.
     """
-    inputs = change_tensors(_widen(inputs), Tensor.clone)
+    inputs = change_tensors(in_dtype(inputs, torch.float64), Tensor.clone)
     for name in gradients:
         inputs[name].requires_grad_()
     given = reference_of(call)(**inputs)
@@ -247,14 +231,9 @@ def _draw_cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor
 
 
 def _leave_out_tensors(x: Any) -> Any:
-    """Replace tensors by None."""
     if isinstance(x, dict):
         return {key: _leave_out_tensors(each) for key, each in x.items()}
     return None if isinstance(x, Tensor) else x
-
-
-def _widen(inputs: dict[str, Any]) -> dict[str, Any]:
-    return in_dtype(inputs, torch.float64)
 
 
 def _hash_tensors(tensors: dict[str, Tensor]) -> str:

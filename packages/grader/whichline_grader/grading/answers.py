@@ -17,11 +17,7 @@ class AnswersError(CourseworkError):
 
 
 def find_answers(folders: Sequence[Path], content: str, suite: GradedSuite) -> bytes:
-    """The record of what the submission with this content answered, from one of the folders.
-
-    Raises:
-        AnswersError: there is none, or there are two that differ, or it is of another submission or suite.
-    """
+    """The record of what the submission with this content answered, from one of the folders."""
     paths = [path for folder in folders if (path := folder / content).is_file()]
     if not paths:
         raise AnswersError("its answers are in no folder of --answers; `grade` without --answers asks it here")

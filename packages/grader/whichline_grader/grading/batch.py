@@ -11,8 +11,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from whichline_grader.grading.final_grades import grades, grades_of, write_grade
 from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
-from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
+from whichline_grader.grading.processes import ANSWERS, Forks, Record
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
@@ -42,25 +41,16 @@ HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 @dataclass
 class Progress:
-    """The progress of a batch.
+    """The progress of a batch."""
 
-    Attributes:
-        names: the submissions of the batch.
-        done: graded now or before.
-        already: of these, graded before.
-        running: being graded.
-        below: graded, without full points.
-        faults: why a submission could not be graded, and not by its own doing.
-        unreported: why there is no report on one that was graded.
-    """
-
-    names: Collection[str]
-    done: int = 0
-    already: int = 0
-    running: int = 0
-    below: int = 0
+    names: Collection[str]  # the submissions of the batch
+    done: int = 0  # graded now or before
+    already: int = 0  # of these, graded before
+    running: int = 0  # being graded
+    below: int = 0  # graded, without full points
+    # why a submission could not be graded, and not by its own doing
     faults: dict[str, str] = field(default_factory=dict)
-    unreported: dict[str, str] = field(default_factory=dict)
+    unreported: dict[str, str] = field(default_factory=dict)  # why there is no report on one that was graded
 
     @property
     def total(self) -> int:
@@ -79,38 +69,28 @@ class _Attempt:
 
 @dataclass(frozen=True)
 class How:
-    """The way in which a batch is graded.
+    """The way in which a batch is graded."""
 
-    Args:
-        jobs: how many at a time.
-        rerun: whether to grade again what is graded already.
-        answers: folders of what submissions have answered elsewhere; with any, no submission is asked.
-        show: called whenever something has changed, and once a second.
-        tell: called with a line about each submission, as it is in the log.
-    """
-
-    jobs: int = 1
-    rerun: bool = False
+    jobs: int = 1  # how many at a time
+    rerun: bool = False  # whether to grade again what is graded already
+    # folders of what submissions have answered elsewhere; with any, no submission is asked
     answers: Sequence[Path] = ()
-    show: Callable[[Progress], None] = lambda progress: None
-    tell: Callable[[str], None] = lambda line: None
+    show: Callable[[Progress], None] = lambda progress: None  # called whenever something has changed, and once a second
+    tell: Callable[[str], None] = lambda line: None  # called with a line about each submission, as it is in the log
 
 
 def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
-    """Grade in `sandbox`; the rest, and what it raises, is as for `grade_by`."""
-    with grade_here(suite, sandbox, how.jobs) as submit:
-        return grade_by(submit, suite, paths, out, how)
+    """Grade in `sandbox`; the rest is as for `grade_by`."""
+    return grade_by(Forks(suite, sandbox), suite, paths, out, how)
 
 
-def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.
 
-    Raises:
-        TakenError: another batch writes to `out`.
-        HostError: nothing can be graded any more.
-        RosterError: two submissions are by one student, or it is not clear which platform named them.
+    TakenError if another batch writes to `out`, SandboxError if nothing can be graded any more, RosterError if two
+    submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
     taken = f"another batch is writing to {out}; wait for it, or choose another --out"
@@ -121,12 +101,13 @@ def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Pat
         with writing(out):
             gradebook.score_with(suite.problems)
         waiting = deque(_Attempt(name, work) for name, work in works.items())
-        return _Batch(submit, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
+        with closing(forks):  # they hold the pipe of the reader
+            return _Batch(forks, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
 
 
 @dataclass
 class _Batch:
-    submit: Submit
+    forks: Forks
     how: How
     suite: GradedSuite
     gradebook: Gradebook
@@ -134,15 +115,15 @@ class _Batch:
     reader: Reader
     waiting: deque[_Attempt]
     progress: Progress
-    running: dict[Future[Record], _Attempt] = field(default_factory=dict)
+    running: dict[str, _Attempt] = field(default_factory=dict)
 
     def run(self) -> Progress:
         while self.waiting or self.running:
             if self.waiting and len(self.running) < self.how.jobs:
                 self._start(self.waiting.popleft())
             else:
-                for future in wait(self.running, TICK, FIRST_COMPLETED).done:
-                    self._finish(self.running.pop(future), future)
+                for name, record in self.forks.wait(TICK):
+                    self._finish(self.running.pop(name), record)
             self.progress.running = len(self.running)
             self.how.show(self.progress)
         return self.progress
@@ -171,17 +152,12 @@ class _Batch:
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
             try:
-                self.running[self.submit(submission, self._recall(content))] = attempt
+                self.forks.start(attempt.name, submission, self._recall(content))
+                self.running[attempt.name] = attempt
             except AnswersError as error:
                 self._give_up(attempt, str(error))
 
-    def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
-        try:
-            record = future.result()
-        except HostError:
-            raise
-        except Exception as error:  # as when a record cannot be read
-            record = Record(fault=f"{type(error).__name__}: {error}")
+    def _finish(self, attempt: _Attempt, record: Record) -> None:
         if not record.fault:
             self._record(attempt, record)
         elif attempt.number < ATTEMPTS:
@@ -196,7 +172,6 @@ class _Batch:
         self.progress.faults[attempt.name] = reason
 
     def _log(self, attempt: _Attempt, what: str, **more: object) -> None:
-        """Write down what became of a submission, with whatever is not empty."""
         entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "submission": attempt.name, "what": what}
         line = json.dumps(entry | {name: each for name, each in more.items() if each})
         with (self.out / LOG).open("a") as file:

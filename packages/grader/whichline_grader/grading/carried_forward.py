@@ -87,14 +87,7 @@ def _count(value: Any) -> int:
 
 
 class Lender:
-    """Answers what a submission asks of earlier problems, as `Interview` wants it.
-
-    Args:
-        lessons: a question for each adapter that is lent, and the names of its arguments.
-
-    Attributes:
-        used: the adapters that were asked, by question.
-    """
+    """Answers what a submission asks of earlier problems, and keeps which adapters that were, by question."""
 
     def __init__(self, lessons: Lessons) -> None:
         self.lessons, self.used = lessons, defaultdict[Question, set[str]](set)

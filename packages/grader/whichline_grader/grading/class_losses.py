@@ -19,21 +19,13 @@ SAYS = {
 
 @dataclass
 class ClassLoss:
-    """One thing that costs a class points.
+    """One thing that costs a class points."""
 
-    Args:
-        loss: the same in one submission, with the points that all lost.
-        problem: where it is wrong first.
-        entries: the submissions that lose points by it, by name.
-        examples: lines of code that it is in.
-        said: what was found, in the words of each submission.
-    """
-
-    loss: Loss
-    problem: Problem
-    entries: dict[str, Entry] = field(default_factory=dict)
-    examples: list[str] = field(default_factory=list)
-    said: dict[str, None] = field(default_factory=dict)
+    loss: Loss  # the same in one submission, with the points that all lost
+    problem: Problem  # where it is wrong first
+    entries: dict[str, Entry] = field(default_factory=dict)  # the submissions that lose points by it, by name
+    examples: list[str] = field(default_factory=list)  # lines of code that it is in
+    said: dict[str, None] = field(default_factory=dict)  # what was found, in the words of each submission
 
     @property
     def id(self) -> str:
@@ -56,7 +48,6 @@ class ClassLoss:
 
     @property
     def later(self) -> str:
-        """The other problems in which it costs points."""
         return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
 
 
@@ -77,7 +68,6 @@ def count_losses(told: Iterable[tuple[Entry, Report]]) -> list[ClassLoss]:
 
 
 def count_students(losses: Iterable[ClassLoss]) -> int:
-    """Those who lose points by any of these."""
     entries = {id: entry for each in losses for id, entry in each.entries.items()}
     return sum(len(entry.grades) for entry in entries.values())
 

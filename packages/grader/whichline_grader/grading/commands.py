@@ -114,7 +114,6 @@ def grade(
 
 
 def _write_and_tell(console: Console, results: Results, done: "Progress") -> None:
-    """Write all that there is of a class, and print what became of a batch."""
     graded = [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]
     if graded:
         console.print(draw_board(graded, results.problems))
@@ -264,7 +263,6 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
 
 
 def draw_findings(found: Sequence[ClassLoss]) -> Table:
-    """Those that cost the class most, for the terminal."""
     shown = found[:COSTLIEST]
     caption = f"{len(shown)} of {len(found)}; the others are in findings.csv" if len(found) > len(shown) else None
     table = Table("Points lost", "Submissions", "What", title="What costs the class most", caption=caption)

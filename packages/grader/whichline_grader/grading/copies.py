@@ -24,7 +24,6 @@ def find_copies(submission: Submission) -> tuple[str, ...]:
 
 @cache
 def _read_references() -> dict[str, str]:
-    """Map each body in the references to the function that has it."""
     return {
         body: f"{function.name} of {problem}"
         for problem in list_problem_folders()

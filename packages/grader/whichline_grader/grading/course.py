@@ -21,7 +21,7 @@ from whichline_grader.sandbox.limits import Limits
 
 LISTS = ("roster", "groups", "times")
 FINDING = r"[a-z0-9]+(-[a-z0-9]+)+"  # the id of one
-RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)  # as a command is given it
+RESULTS = click.Path(file_okay=False, path_type=Path)  # as a command is given it; `open_results` looks inside
 RESULTS_FOLDER = "results, in the course's folder if there is one"
 
 KEYS = ("ID", "SIS User ID", "SIS Login ID")
@@ -50,7 +50,12 @@ class Roster:
 
 def read_roster(path: Path) -> Roster:
     """Read a gradebook that Canvas exported; RosterError if it is not one."""
-    return Roster(*_table(path, ("Student", "ID"), "export the gradebook from Canvas"))
+    rows, columns = _table(path, ("Student", "ID"), "export the gradebook from Canvas")
+    for number, row in enumerate(rows, start=2):
+        if row["ID"] == "ID":
+            todo = "export all sections as one; a second site of Canvas is a course of its own"
+            raise RosterError(f"{path}:{number}: a second export begins; {todo}")
+    return Roster(rows, columns)
 
 
 def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
@@ -96,50 +101,31 @@ def _table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Row], l
 
 @dataclass(frozen=True)
 class Late:
-    """The cost of being late.
+    """The cost of being late."""
 
-    Args:
-        free_days: days after the deadline that cost nothing.
-        percent: of the points, for each day after those.
-    """
-
-    free_days: int = 0
-    percent: float = 0.0
+    free_days: int = 0  # days after the deadline that cost nothing
+    percent: float = 0.0  # of the points, for each day after those
 
 
 @dataclass(frozen=True)
 class Course(CourseFolder):
-    """`course.toml`, whole. Every key has a default.
+    """`course.toml`, whole. Every key has a default."""
 
-    Args:
-        folder, secret_sha256: as in `CourseFolder`.
-        due: the deadline.
-        attempt: which attempt of a student counts: the last, or the one that earns most after what lateness costs.
-        late: what lateness costs.
-        extensions: the deadline of single students, by the column `student` of grades.csv.
-        platform: that named the files handed in; without it, their names decide.
-        roster: the gradebook that Canvas exported.
-        groups: the list of groups that Canvas exported.
-        times: when each file was handed in, as Canvas knows it.
-        column: the assignment's column in the roster.
-        limits: what a submission may use.
-        muted: ids of findings that are told to nobody.
-    """
-
-    due: datetime | None = None
+    due: datetime | None = None  # the deadline
+    # which attempt of a student counts: the last, or the one that earns most after what lateness costs
     attempt: Literal["last", "best"] = "last"
-    late: Late = field(default_factory=Late)
+    late: Late = field(default_factory=Late)  # what lateness costs
+    # the deadline of single students, by the column `student` of grades.csv
     extensions: dict[str, datetime] = field(default_factory=dict)
-    platform: Platform = ""
-    roster: str = ""
-    groups: str = ""
-    times: str = ""
-    column: str = "Assignment"
-    limits: Limits = field(default_factory=Limits)
-    muted: tuple[str, ...] = ()
+    platform: Platform = ""  # that named the files handed in; without it, their names decide
+    roster: str = ""  # the gradebook that Canvas exported
+    groups: str = ""  # the list of groups that Canvas exported
+    times: str = ""  # when each file was handed in, as Canvas knows it
+    column: str = "Assignment"  # the assignment's column in the roster
+    limits: Limits = field(default_factory=Limits)  # what a submission may use
+    muted: tuple[str, ...] = ()  # ids of findings that are told to nobody
 
     def check(self) -> Iterator[Complaint]:
-        """Say where values do not go together."""
         yield from super().check()
         if self.extensions and self.due is None:
             yield Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
@@ -159,12 +145,10 @@ class Course(CourseFolder):
 
     @cached_property
     def members(self) -> dict[str, tuple[Student, ...]]:
-        """The group of each student."""
         return read_groups(Path(self.groups)) if self.groups else {}
 
     @cached_property
     def came(self) -> dict[int, datetime]:
-        """The time at which each file came, by Canvas's id of the file."""
         return read_times(Path(self.times)) if self.times else {}
 
     @cached_property
@@ -173,7 +157,6 @@ class Course(CourseFolder):
         return read_roster(Path(self.roster)) if self.roster else Roster()
 
     def names_of(self, students: Collection[str]) -> dict[str, str]:
-        """The name of each of these students in the roster."""
         key = self.listed.known_by(students)
         return {row[key]: row["Student"] for row in self.listed.rows if row.get(key) in students}
 
@@ -199,11 +182,7 @@ class Course(CourseFolder):
 
 
 def load_course(root: Path) -> Course:
-    """The course; its lists are looked for in its folder, or beside `course.toml` if it has none.
-
-    Raises:
-        AssignmentError: something in the file is not as it should be.
-    """
+    """The course; its lists are in its folder, or beside `course.toml` if it has none; AssignmentError for errors."""
     path = root / COURSE
     course = read_toml(path, Course, Course.check)
     folder = course.place or path.parent
@@ -216,12 +195,7 @@ def results_folder() -> Path:
 
 
 def find_checked_root() -> Path:
-    """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end.
-
-    Raises:
-        AssignmentError: something in `assignment.toml` or `course.toml` is not as it should be.
-        RosterError: a list cannot be used.
-    """
+    """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end."""
     root = find_root(Path.cwd())
     if not (root / (package := read_assignment(root).package)).is_dir():
         raise located(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))

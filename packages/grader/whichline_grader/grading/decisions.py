@@ -4,12 +4,12 @@ Nothing else records a decision, so it outlives the gradebook, beside which it l
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
-from whichline.engine.toml_file import Complaint, Key, Signed, located, read_toml
+from whichline.engine.toml_file import Key, Signed, read_toml
 from whichline_grader.grading.writing import write_atomically, writing
 from whichline_grader.sandbox.printable import printable
 
@@ -26,17 +26,11 @@ HEAD = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Comment:
-    """Something that staff tell a student; it changes no points.
+    """Something that staff tell a student; it changes no points."""
 
-    Args:
-        student: the number, or the name of a submission.
-        work: the first digits of the SHA-256 of what was handed in; without any, all that the student hands in.
-        text: for the student to read.
-    """
-
-    student: str
-    work: str = ""
-    text: str
+    student: str  # the number, or the name of a submission
+    work: str = ""  # the first digits of the SHA-256 of what was handed in; without any, all that the student hands in
+    text: str  # for the student to read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +52,12 @@ TABLES = {Adjustment: "adjust", Overruling: "overrule", Comment: "comment"}
 
 @dataclass(frozen=True)
 class Decisions:
-    """All that staff decided about a class.
+    """All that staff decided about a class."""
 
-    Args:
-        adjust, overrule, comment: in the order of the file.
-        counts: of a student, the work that counts, whatever its place among the attempts.
-    """
-
-    adjust: tuple[Adjustment, ...] = ()
+    adjust: tuple[Adjustment, ...] = ()  # in the order of the file
     overrule: tuple[Overruling, ...] = ()
     comment: tuple[Comment, ...] = ()
+    # of a student, the work that counts, whatever its place among the attempts
     counts: dict[str, str] = field(default_factory=dict)
 
     def each(self) -> Iterator[tuple[Key, Comment]]:
@@ -83,11 +73,7 @@ def as_toml(text: str) -> str:
 
 
 def read_decisions(path: Path) -> Decisions:
-    """Read what staff have decided until now.
-
-    Raises:
-        AssignmentError: something in it is not as it should be.
-    """
+    """Read what staff have decided until now; AssignmentError if something in it is not as it should be."""
     return read_toml(path, Decisions) if path.exists() else Decisions()
 
 
@@ -102,11 +88,3 @@ def write_decision(path: Path, decision: Comment, whose: str) -> None:
     with writing(path.parent):
         before = path.read_text(encoding="utf-8") if path.exists() else HEAD
         write_atomically(path, "\n".join((before.rstrip("\n"), "", *lines, "")))
-
-
-def check_problems(path: Path, decisions: Decisions, problems: Iterable[str]) -> None:
-    """Raise AssignmentError if a decision is about another problem than these."""
-    for key, each in decisions.each():
-        if isinstance(each, Overruling) and each.problem not in problems:
-            what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
-            raise located(path, Complaint((*key, "problem"), what))

@@ -120,5 +120,4 @@ def quote_code(text: str) -> str:
 
 
 def _longest_fence(text: str) -> int:
-    """Of the runs of backticks."""
     return max(map(len, re.findall(r"`+", text)), default=0)

@@ -25,35 +25,22 @@ UNSURE = "which attempt was the last is not known, the one graded last counts"
 
 @dataclass(frozen=True)
 class Grade:
-    """The points of one student, and the attempt that they are for.
+    """The points of one student, and the attempt that they are for."""
 
-    Args:
-        student: who.
-        handed: the attempt.
-        grading: its results.
-        days_late: of this attempt, if that is known.
-        penalty: what lateness costs, in points.
-        lateness: the same in words; empty if the attempt is not late.
-        attempt: which one it is, counted from 1.
-        attempts: how many there were.
-        instead: the submission of the student's that counts, if this one does not.
-        unsure: attempts that may have come later: it counts as the last one because it was graded last.
-    """
-
-    student: Student
-    handed: HandedIn
-    grading: Grading
-    days_late: int | None
-    penalty: float
-    lateness: str = ""
-    attempt: int = 1
-    attempts: int = 1
-    instead: str = ""
+    student: Student  # who
+    handed: HandedIn  # the attempt
+    grading: Grading  # its results
+    days_late: int | None  # of this attempt, if that is known
+    penalty: float  # what lateness costs, in points
+    lateness: str = ""  # the same in words; empty if the attempt is not late
+    attempt: int = 1  # which one it is, counted from 1
+    attempts: int = 1  # how many there were
+    instead: str = ""  # the submission of the student's that counts, if this one does not
+    # attempts that may have come later: it counts as the last one because it was graded last
     unsure: "Sequence[Grade]" = ()
 
     @property
     def id(self) -> str:
-        """The name of the submission."""
         return self.grading.submission
 
     @property
@@ -107,7 +94,6 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """Its name, and that of its page."""
         return self.grading.submission
 
     @property
@@ -121,7 +107,6 @@ class Entry:
 
 
 def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
-    """Put the students of one submission together, by its name."""
     together: dict[str, list[Grade]] = {}
     for grade in found:
         together.setdefault(grade.grading.submission, []).append(grade)
@@ -131,8 +116,7 @@ def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
 def find_grade(found: Iterable[Grade], said: str) -> Grade:
     """The grade of a student, by submission, number with or without its zeros, name, or words that are a part of those.
 
-    Raises:
-        CourseworkError: nobody fits, or several do.
+    CourseworkError if nobody fits, or several do.
     """
     words, found = said.casefold().replace(",", " ").split(), list(found)
     for fits in (
@@ -168,12 +152,6 @@ def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:
         counts = f", if {instead} did not count" if instead else ""
         lines.append((f"Grade{who}{counts}", f"{grade.points:.2f} / {grade.grading.maximum:g}"))
     return lines
-
-
-def say_points(grading: Grading, found: Iterable[Grade]) -> str:
-    """The grade, or the points while no grade is known, of all that there are."""
-    left = sorted({f"{each.points:.2f}" for each in found}) or [f"{grading.points:.2f}"]
-    return f"{' / '.join(left)} of {grading.maximum:g} points"
 
 
 def match_extensions(course: Course, students: Collection[str]) -> Course:
@@ -255,7 +233,6 @@ def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str
 
 
 def last_suite(found: Sequence[Grade]) -> str:
-    """The suite that was graded with last."""
     return max((grade.grading for grade in found), key=lambda grading: grading.started).suite if found else ""
 
 

@@ -101,7 +101,6 @@ def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None
 
 
 def _draw(test: Test) -> list[Case]:
-    """Cases like those of a hidden test."""
     if isinstance(test.drawn, DrawnCases):
         specs = [test.drawn.draw(Spread(public_seed(test.name), turn)) for turn in range(EXAMPLES)]
     else:
@@ -179,12 +178,14 @@ def find_means_to_hide(submission: Submission) -> tuple[str, ...]:
     A file that is not Python is left out: it does not run either.
     """
     lines: list[str] = []
-    room = MAX_BYTES
+    room, unread = MAX_BYTES, -1
     own = {source: path for path, source in sorted(submission.files.items()) if not is_the_courses(path, source)}
     for source, path in own.items():
         room -= len(source)
-        for number, means in sorted(_read_means(source).items() if room >= 0 else [(1, TOO_LONG)]):
+        unread += room < 0
+        for number, means in sorted(_read_means(source).items() if room >= 0 else [(1, TOO_LONG)] * (not unread)):
             lines.append(f"{path}:{number} `{printable(submission.line(path, number))}` {means}")
+    lines += [f"{unread} more files: {TOO_LONG}"] * (unread > 0)
     more = len(lines) - MOST_LISTED
     return (*lines[:MOST_LISTED], *([f"and {more} more"] if more > 0 else []))
 
@@ -202,7 +203,6 @@ def _read_means(source: bytes) -> dict[int, str]:
 
 
 def _judge(name: str) -> str:
-    """Say what the use of a name could hide, or nothing."""
     parts = name.split(".")
     if any(part in FRAMES or (part[:2] == part[-2:] == "__" and part not in HARMLESS) for part in parts):
         return LOOKS

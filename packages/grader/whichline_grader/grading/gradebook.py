@@ -15,29 +15,11 @@ from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Outcome, Result, function_of
 from whichline.engine.toml_file import Complaint, Key, located
+from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
-from whichline_grader.grading.decisions import (
-    FILE,
-    Adjustment,
-    Comment,
-    Overruling,
-    check_problems,
-    read_decisions,
-    write_decision,
-)
+from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Overruling, read_decisions, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
-from whichline_grader.grading.tables import (
-    BEFORE,
-    COLUMNS,
-    KEY,
-    VERSION,
-    WORTH,
-    join_name,
-    make_tables,
-    put_attempt,
-    split_name,
-)
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_graded_problems
 
@@ -59,9 +41,7 @@ class Gradebook:
     def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
         """Open the file, or make it; findings with `muted` ids stay recorded, and no grading that is read shows them.
 
-        Raises:
-            GradebookError: another version of this program wrote it, or it is not a gradebook, or it has been lost.
-            AssignmentError: something in the decisions of staff is not as it should be.
+        GradebookError if it is lost or damaged, or of another version; AssignmentError for errors in the decisions.
         """
         self._path, self._decided, self._muted = path, path.parent / FILE, muted
         self._lists: dict[int, dict[str, bool]] = {}
@@ -79,14 +59,16 @@ class Gradebook:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if version in (0, BEFORE):
+                if version in (0, tables.BEFORE):
                     with self._transaction():  # a file that has a version has all of its tables
-                        make_tables(self._connection, version)
+                        tables.make_tables(self._connection, version)
                     if version:
                         self._connection.execute("VACUUM")
-                elif version != VERSION:
-                    todo = "use the newer program" if version > VERSION else self._todo
-                    raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
+                elif version != tables.VERSION:
+                    todo = "use the newer program" if version > tables.VERSION else self._todo
+                    raise GradebookError(
+                        f"{path} has version {version}, this program knows version {tables.VERSION}; {todo}"
+                    )
                 self.close = stack.pop_all().close
         except sqlite3.Error as error:
             raise self._explain(error) from None
@@ -124,7 +106,6 @@ class Gradebook:
         return bool(before) and before != now
 
     def _weigh(self, tests: int) -> dict[str, sqlite3.Row]:
-        """Weigh each test for the gradings that ran this list of tests."""
         if tests not in self._worth:
             found = self._connection.execute("SELECT * FROM worth WHERE list = ?", (tests,))
             self._worth[tests] = {row["test"]: row for row in found}
@@ -141,7 +122,7 @@ class Gradebook:
         """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
         row = _as_key(grading) | {"started": grading.started.isoformat()}
         with self._transaction():
-            put_attempt(
+            tables.put_attempt(
                 self._connection, row, asdict(grading.notes), [json.loads(each.as_json()) for each in grading.results]
             )
 
@@ -160,13 +141,12 @@ class Gradebook:
         now = _as_key(replace(grading, path=path, handed_in=handed_in))
         with self._transaction() as connection:
             if grading.handed_in != handed_in:
-                connection.execute(f"DELETE FROM attempt WHERE {KEY}", now)  # noqa: S608
-                copied = COLUMNS.replace("path", ":path").replace("handed_in", ":handed_in")
-                copy = f"INSERT INTO attempt ({COLUMNS}) SELECT {copied} FROM attempt WHERE id = :id"  # noqa: S608
+                connection.execute(f"DELETE FROM attempt WHERE {tables.KEY}", now)  # noqa: S608
+                copied = tables.COLUMNS.replace("path", ":path").replace("handed_in", ":handed_in")
+                copy = f"INSERT INTO attempt ({tables.COLUMNS}) SELECT {copied} FROM attempt WHERE id = :id"  # noqa: S608
                 id = connection.execute(copy, now).lastrowid
-                for table in ("outcome", "told"):
-                    rest = 'SELECT ?, test, "case", {} FROM {} WHERE attempt = ?'
-                    rest = rest.format("said" if table == "told" else "outcome", table)
+                for table, what in (("outcome", "outcome"), ("told", "said")):
+                    rest = f'SELECT ?, test, "case", {what} FROM {table} WHERE attempt = ?'  # noqa: S608
                     connection.execute(f"INSERT INTO {table} {rest}", (id, grading.id))
                 connection.execute("INSERT INTO score SELECT * FROM counted WHERE attempt = ?", (id,))
             else:
@@ -180,7 +160,6 @@ class Gradebook:
         return next(self._select(condition, (submission, content, suite)), None)
 
     def of(self, submission: str) -> Grading | None:
-        """The last grading of one submission, if there is one."""
         return next(self._select("id = (SELECT max(id) FROM attempt WHERE submission = ?)", (submission,)), None)
 
     def with_texts(self, grading: Grading) -> Grading:
@@ -203,7 +182,7 @@ class Gradebook:
 
     def failures(self, test: str) -> dict[int, list[tuple[str, float]]]:
         """What a test, or one case of it, said in each grading in which it did not pass, and the points it costs."""
-        function, case = split_name(test)
+        function, case = tables.split_name(test)
         found: dict[int, list[tuple[str, float]]] = {}
         for id, tests in self._connection.execute("SELECT id, tests FROM attempt"):
             if not (worth := self._weigh(tests)[function])["ran"]:
@@ -219,7 +198,8 @@ class Gradebook:
         (tests,) = self._connection.execute("SELECT tests FROM attempt WHERE id = ?", (grading.id,)).fetchone()
         query = 'SELECT test, "case", outcome FROM outcome WHERE attempt = ?'
         found = {
-            join_name(test, case): outcome for test, case, outcome in self._connection.execute(query, (grading.id,))
+            tables.join_name(test, case): outcome
+            for test, case, outcome in self._connection.execute(query, (grading.id,))
         }
         return self._read_list(tests), found
 
@@ -238,7 +218,10 @@ class Gradebook:
 
     def check_decisions(self, problems: Iterable[str]) -> None:
         """Raise AssignmentError if a decision is about another problem than these."""
-        check_problems(self._decided, self.decisions, problems)
+        for key, each in self.decisions.each():
+            if isinstance(each, Overruling) and each.problem not in problems:
+                what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
+                raise located(self._decided, Complaint((*key, "problem"), what))
 
     def unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
@@ -259,7 +242,7 @@ class Gradebook:
         return map(self._add_decisions, self._read_all(condition, parameters, texts))
 
     def _read_all(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
-        columns = COLUMNS if texts else COLUMNS.replace(", texts", "")
+        columns = tables.COLUMNS if texts else tables.COLUMNS.replace(", texts", "")
         for row in self._connection.execute(f"SELECT id, {columns} FROM attempt WHERE {condition}", parameters):  # noqa: S608
             with self._naming(row["submission"], row["path"]):
                 if not self._read_list(row["tests"]):
@@ -270,9 +253,11 @@ class Gradebook:
     def _read_results(self, id: int, tests: int) -> list[Result]:
         """The results of tests that count, each with what it is worth; a test without a result was not run."""
         query = 'SELECT test, "case", said FROM told WHERE attempt = ?'
-        told = {join_name(test, case): said for test, case, said in self._connection.execute(query, (id,))}
+        told = {tables.join_name(test, case): said for test, case, said in self._connection.execute(query, (id,))}
         return [
-            msgspec.convert({name: getattr(passed, name) for name in WORTH} | msgspec.json.decode(told[test]), Result)
+            msgspec.convert(
+                {name: getattr(passed, name) for name in tables.WORTH} | msgspec.json.decode(told[test]), Result
+            )
             if test in told
             else passed
             for test, passed in self._list_passed(tests).items()
@@ -292,7 +277,6 @@ class Gradebook:
 
     @contextmanager
     def _naming(self, submission: str, path: str) -> Iterator[None]:
-        """Say whose row it is that cannot be read."""
         try:
             yield
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -302,7 +286,6 @@ class Gradebook:
             ) from None
 
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
-        """The grading in a row."""
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])
         said |= msgspec.json.decode(row.pop("texts", "{}"), type=dict[str, Any])
         notes, handed_in = read_notes(said), handed_in_from_json(row["handed_in"])
@@ -312,19 +295,12 @@ class Gradebook:
         query = "SELECT problem, bonus, tests, passed, meddled, not_run, maximum, points FROM score WHERE attempt = ?"
         scores = self._connection.execute(query, (row["id"],))
         del row["tests"]
-        row |= {
-            "started": datetime.fromisoformat(row["started"]),
-            "notes": notes,
-            "handed_in": handed_in,
-        }
+        row |= {"started": datetime.fromisoformat(row["started"]), "notes": notes, "handed_in": handed_in}
         return Grading(
-            **row,
-            results=results,
-            scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores},
+            **row, results=results, scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores}
         )
 
     def _add_decisions(self, grading: Grading) -> Grading:
-        """The grading with what staff decided about it."""
         names, content = (grading.submission, *grading.handed_in.keys), grading.content
         own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
         if not own:

@@ -6,11 +6,10 @@ a hidden test is said in fixed sentences (`for_student`), with the name of one o
 And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -28,60 +27,36 @@ Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
 
 @dataclass(frozen=True)
 class Drawn:
-    """The figure of a problem, as it was drawn for one submission.
+    """The figure of a problem, as it was drawn for one submission."""
 
-    Args:
-        title: the heading on the page.
-        row: what a row of a matrix is.
-        comparison: where two matrices differ most, in a sentence.
-        caption: what the matrices are.
-        yours: the numbers of the submission; none if it gave no usable ones.
-        right: the right numbers.
-        allowed: of each number whether it may be other than 0.
-    """
-
-    title: str
-    row: str
-    comparison: str
-    caption: str
-    yours: Matrix
-    right: Matrix
-    allowed: tuple[tuple[bool, ...], ...]
+    title: str  # the heading on the page
+    row: str  # what a row of a matrix is
+    comparison: str  # where two matrices differ most, in a sentence
+    caption: str  # what the matrices are
+    yours: Matrix  # the numbers of the submission; none if it gave no usable ones
+    right: Matrix  # the right numbers
+    allowed: tuple[tuple[bool, ...], ...]  # of each number whether it may be other than 0
 
 
 @dataclass(frozen=True)
 class Notes:
-    """Everything that a report says besides the results.
+    """Everything that a report says besides the results."""
 
-    Args:
-        refused: why the submission was not run, if it was not.
-        stdout, stderr: what it wrote during the public tests.
-        missing: packages that it imports and the grader lacks.
-        taken_in: what was left out of what was handed in, or chosen.
-        could_hide: lines of its source that could hide what they call, for staff alone.
-        copied: its functions that have the body of a reference, for staff alone.
-        alone: problems that fail, and were lent nothing of an earlier one that fails, too.
-        trouble: why the search for mistakes gave less than it might have, for staff alone.
-        forbidden: of each problem, in their order, the works that students must do themselves and that something else
-            did, each with the lines that ran it.
-        sources: of such a line, what stands there in the student's file.
-        explanations: what was found.
-        figure: what its student sees beside what is right, if a public test of such a problem fails.
-    """
-
-    refused: str = ""
-    stdout: str = ""
+    refused: str = ""  # why the submission was not run, if it was not
+    stdout: str = ""  # what it wrote during the public tests
     stderr: str = ""
-    missing: tuple[str, ...] = ()
-    taken_in: tuple[str, ...] = ()
-    could_hide: tuple[str, ...] = ()
-    copied: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()
-    trouble: str = ""
+    missing: tuple[str, ...] = ()  # packages that it imports and the grader lacks
+    taken_in: tuple[str, ...] = ()  # what was left out of what was handed in, or chosen
+    could_hide: tuple[str, ...] = ()  # lines of its source that could hide what they call, for staff alone
+    copied: tuple[str, ...] = ()  # its functions that have the body of a reference, for staff alone
+    alone: tuple[str, ...] = ()  # problems that fail, and were lent nothing of an earlier one that fails, too
+    trouble: str = ""  # why the search for mistakes gave less than it might have, for staff alone
+    # of each problem, in their order, the works that students must do themselves and that something else did, each with
+    # the lines that ran it
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    explanations: tuple[Finding, ...] = ()
-    figure: Drawn | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)  # of such a line, what stands there in the student's file
+    explanations: tuple[Finding, ...] = ()  # what was found
+    figure: Drawn | None = None  # what its student sees beside what is right, if a public test of such a problem fails
 
     @property
     def doubts(self) -> list[str]:
@@ -91,22 +66,9 @@ class Notes:
         twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
         return [*hide, *copied, *([twice] if self.alone else []), *([self.trouble] if self.trouble else [])]
 
-    def as_json(self) -> str:
-        """One line, which `notes_from_json` reads."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
-
-def notes_from_json(text: str) -> Notes:
-    """The notes that `Notes.as_json` wrote, here or in another version, without what only that one notes.
-
-    Raises:
-        ValueError: it did not.
-    """
-    return read_notes(msgspec.json.decode(text, type=dict[str, Any]))
-
 
 def read_notes(said: dict[str, Any]) -> Notes:
-    """The notes with these fields."""
+    """The notes with these fields, of this version or another; ValueError if they are none."""
     found = tuple(filter(None, map(read_finding, said.pop("explanations", ()))))
     notes = msgspec.convert(said, Notes)
     return replace(notes, explanations=found) if found else notes
@@ -136,43 +98,28 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Grading:
-    """One submission, graded.
+    """One submission, graded."""
 
-    Args:
-        submission: its name.
-        path: where it lay.
-        content: sha256 of what was handed in.
-        suite: sha256 of what it was graded with.
-        seed: of the release of the hidden suite.
-        layer: the sandbox that was achieved.
-        started: when, with the offset from UTC.
-        seconds: how long it took.
-        notes: what else the report says.
-        handed_in: by whom, and when.
-        results: one for every test, scored with the present weights; none where a class is read without texts.
-        scores: what they add up to, by problem; the gradebook adds up.
-        overruled: the problems in which staff counted what breaks the rules, and why.
-        adjusted: the problems to whose points staff added something, how much and why.
-        comments: what staff say besides.
-        id: in the gradebook.
-    """
-
-    submission: str
-    path: str
-    content: str
-    suite: str
-    seed: int
-    layer: str
-    started: datetime
-    seconds: float
-    notes: Notes
-    handed_in: HandedIn
+    submission: str  # its name
+    path: str  # where it lay
+    content: str  # sha256 of what was handed in
+    suite: str  # sha256 of what it was graded with
+    seed: int  # of the release of the hidden suite
+    layer: str  # the sandbox that was achieved
+    started: datetime  # when, with the offset from UTC
+    seconds: float  # how long it took
+    notes: Notes  # what else the report says
+    handed_in: HandedIn  # by whom, and when
+    # one for every test, scored with the present weights; none where a class is read without texts
     results: Sequence[Result] = field(default=(), repr=False)
+    # what they add up to, by problem; the gradebook adds up
     scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
+    # the problems in which staff counted what breaks the rules, and why
     overruled: Mapping[str, str] = field(default_factory=dict)
+    # the problems to whose points staff added something, how much and why
     adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    comments: Sequence[str] = ()
-    id: int = field(default=0, repr=False, compare=False)
+    comments: Sequence[str] = ()  # what staff say besides
+    id: int = field(default=0, repr=False, compare=False)  # in the gradebook
 
     @cached_property
     def _by_problem(self) -> dict[str, list[Result]]:
@@ -220,7 +167,6 @@ class Grading:
 
     @property
     def decisions(self) -> list[str]:
-        """All that staff decided about it, each in a line."""
         return [
             *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
             *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
@@ -234,7 +180,6 @@ class Grading:
 
     @property
     def not_run(self) -> int:
-        """The tests that are newer than it."""
         return sum(score.not_run for score in self.scores.values())
 
     @cached_property
@@ -255,10 +200,7 @@ RAISED = (
 def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
-    Args:
-        result: what became of the test.
-        submission: what was handed in.
-        stored: whether the test has one stored case; of drawn ones, the submission chose the one that is told.
+    Of a `stored` case the inputs are told; of drawn ones, the submission chose the one that it fails on.
     """
     if result.passed:
         return result

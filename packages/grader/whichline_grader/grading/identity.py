@@ -43,36 +43,22 @@ class RosterError(CourseworkError):
 
 @dataclass(frozen=True)
 class Student:
-    """One person.
+    """One person."""
 
-    Args:
-        key: what a roster knows the student by: Canvas's id, or Gradescope's student id.
-        name: for people.
-        email: if it is known.
-    """
-
-    key: str
-    name: str
-    email: str = ""
+    key: str  # what a roster knows the student by: Canvas's id, or Gradescope's student id
+    name: str  # for people
+    email: str = ""  # if it is known
 
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The facts in the name of a submission, or in the metadata beside it.
+    """The facts in the name of a submission, or in the metadata beside it."""
 
-    Args:
-        students: who handed it in; a group has several.
-        order: what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none.
-        late: whether it came after the deadline.
-        at: when it came, if that is known.
-        guessed: whether nothing says who did it, and the name of the submission stands for its student.
-    """
-
-    students: tuple[Student, ...]
-    order: int = 0
-    late: bool = False
-    at: datetime | None = None
-    guessed: bool = False
+    students: tuple[Student, ...]  # who handed it in; a group has several
+    order: int = 0  # what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none
+    late: bool = False  # whether it came after the deadline
+    at: datetime | None = None  # when it came, if that is known
+    guessed: bool = False  # whether nothing says who did it, and the name of the submission stands for its student
 
     @property
     def keys(self) -> list[str]:
@@ -100,10 +86,7 @@ def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Pla
     """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
 
     That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
-    written a part of it in the form of another platform.
-
-    Raises:
-        RosterError: all names that fit one platform fit another one, too.
+    written a part of it in the form of another platform. RosterError if two platforms fit.
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
@@ -133,9 +116,6 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
     """Find out who did it, from Gradescope's metadata beside `path` or from the file's name; else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
-
-    Raises:
-        RosterError: the metadata cannot be read.
     """
     metadata = path.parent / METADATA
     if platform == "gradescope" and metadata.is_file():
@@ -152,17 +132,11 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
 
 @dataclass(frozen=True)
 class Work:
-    """One submission as it was handed in.
+    """One submission as it was handed in."""
 
-    Args:
-        path: where it lies.
-        platform: that named it.
-        files: by own name, if it came as several; `path` is one of them.
-    """
-
-    path: Path
-    platform: Platform
-    files: Mapping[str, Path] = field(default_factory=dict)
+    path: Path  # where it lies
+    platform: Platform  # that named it
+    files: Mapping[str, Path] = field(default_factory=dict)  # by own name, if it came as several; `path` is one of them
 
 
 def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
@@ -170,10 +144,7 @@ def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
 
     Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
     their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
-    out.
-
-    Raises:
-        RosterError: it is not clear which platform named them.
+    out. RosterError if it is not clear which platform named them.
     """
     paths = list(dict.fromkeys(path.resolve() for path in paths))
     platforms = platforms_of(paths, stated)
@@ -259,7 +230,6 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
 
 
 def _line(text: str) -> str:
-    """`text` in one line that can be printed anywhere."""
     return " ".join(printable(text).split())
 
 

@@ -48,28 +48,18 @@ Blame = Mapping[Cause, float]  # what makes a test fail, in shares that sum to 1
 
 @dataclass
 class Loss:
-    """One thing that costs points.
+    """One thing that costs points."""
 
-    Args:
-        kind: of thing.
-        finding: what it is; where nothing was found, what the tests say.
-        problems: those that lose points by it, the one where it is wrong first.
-        results: the tests that are counted with it.
-        public: the points lost in public tests and by the rules, in problems that are not bonus.
-        hidden: the points lost there in hidden tests.
-        bonus: the points lost in bonus problems.
-    """
-
-    kind: Kind
-    finding: Finding
+    kind: Kind  # of thing
+    finding: Finding  # what it is; where nothing was found, what the tests say
+    # those that lose points by it, the one where it is wrong first
     problems: dict[str, Problem] = field(default_factory=dict)
-    results: list[Result] = field(default_factory=list)
-    public: float = 0.0
-    hidden: float = 0.0
-    bonus: float = 0.0
+    results: list[Result] = field(default_factory=list)  # the tests that are counted with it
+    public: float = 0.0  # the points lost in public tests and by the rules, in problems that are not bonus
+    hidden: float = 0.0  # the points lost there in hidden tests
+    bonus: float = 0.0  # the points lost in bonus problems
 
     def add(self, points: float, problem: Problem, hidden: bool = False) -> None:
-        """Count points that this costs in a problem."""
         self.problems[problem.id] = problem
         if problem.bonus:
             self.bonus += points
@@ -79,7 +69,6 @@ class Loss:
             self.public += points
 
     def add_all(self, other: "Loss") -> None:
-        """Count the same of another submission."""
         self.problems |= other.problems
         self.public += other.public
         self.hidden += other.hidden
@@ -133,7 +122,6 @@ class Loss:
 
     @property
     def is_small(self) -> bool:
-        """Tell whether it costs so little that it is told last."""
         return max(self.points, self.bonus) < SMALL and self.kind in (Kind.FOUND, Kind.UNEXPLAINED)
 
     @property
@@ -197,7 +185,6 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
 
 
 def add_up(losses: Iterable[Loss]) -> Loss:
-    """Add up what several things cost."""
     total = Loss(Kind.FOUND, Finding("", "", ()))
     for each in losses:
         total.add_all(each)
@@ -218,15 +205,19 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
         (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
     }
     for problem in problems.values():
-        results = sorted(grading.results_of(problem.id), key=lambda each: each.hidden)
-        if grading.notes.refused or (problem.bonus and is_unwritten(results)):
+        results = grading.results_of(problem.id)
+        failed = [each for each in results if not each.passed]
+        if not failed or grading.notes.refused or (problem.bonus and is_unwritten(results)):
             continue
         blames: dict[str, Blame] = {}
         # Many hidden tests fail as the same public ones do, which come first.
-        blame_alike = cache(partial(_blame_alike, [each for each in results if not each.hidden], blames))
-        for result in results:
-            if result.passed:
-                continue
+        public = [each for each in results if not each.hidden]
+        cases: dict[str, list[Result]] = {}
+        for each in public:
+            cases.setdefault(each.test.partition("[")[2], []).append(each)
+        cases[""] = public  # a test without a case is like any
+        blame_alike = cache(partial(_blame_alike, cases, blames))
+        for result in sorted(failed, key=lambda each: each.hidden):
             if result.check is Check.NOT_WRITTEN:
                 blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
@@ -254,18 +245,18 @@ def _find_unwritten(
 
 def _list_unwritten(results: Iterable[Result]) -> list[str]:
     """List what tests say that need what is not written, public ones first."""
-    return [each.headline for each in sorted(results, key=lambda each: each.hidden) if each.check is Check.NOT_WRITTEN]
+    unwritten = [each for each in results if each.check is Check.NOT_WRITTEN]
+    return [each.headline for each in sorted(unwritten, key=lambda each: each.hidden)]
 
 
-def _blame_alike(public: Sequence[Result], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
+def _blame_alike(public: Mapping[str, Sequence[Result]], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
     """Blame the causes of the public tests that fail alike on this case, or on any case if no public test has it."""
-    named = [each for each in public if case and each.test.partition("[")[2] == case]
-    alike = [each for each in named or public if each.is_wrong and (each.check is Check.CALL) is raises]
+    results = public.get(case, public[""])
+    alike = [each for each in results if each.is_wrong and (each.check is Check.CALL) is raises]
     return _share([blames[each.test] for each in alike])
 
 
 def _share(blames: Sequence[Blame]) -> Blame:
-    """The mean of what several tests are blamed on."""
     causes = dict.fromkeys(cause for blame in blames for cause in blame)
     return {cause: math.fsum(blame.get(cause, 0.0) for blame in blames) / len(blames) for cause in causes}
 
@@ -295,8 +286,8 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     return roots
 
 
-def is_unwritten(results: Iterable[Result]) -> bool:
-    return {result.check for result in results} == {Check.NOT_WRITTEN}
+def is_unwritten(results: Sequence[Result]) -> bool:
+    return bool(results) and all(result.check is Check.NOT_WRITTEN for result in results)
 
 
 def elide_numbers(headline: str) -> str:

@@ -53,10 +53,7 @@ def grade_one(
 
     Of a submission of which it is `sealed` what it has answered before, no code runs but for tests that are asked again
     with earlier problems answered right for the first time.
-
-    Raises:
-        Faulty: a test could not be run, and not by the submission's doing.
-        SandboxError, Starved: the same, outside of a test.
+    Faulty if a test could not be run, and not by the submission's doing; outside of a test SandboxError or Starved.
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:
         grader = _Grader(suite, sandbox, interview, sealed)
@@ -70,12 +67,7 @@ def grade_one(
 
 
 class _Grader:
-    """The grading of one submission, as far as it has got.
-
-    Attributes:
-        results: so far.
-        sealed: what was asked so far, or all that was asked before.
-    """
+    """The grading of one submission, as far as it has got."""
 
     def __init__(
         self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, sealed: Sealed | None = None
@@ -194,7 +186,6 @@ class _Grader:
         return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
-        """Collect the forbidden functions that ran in the tests of each problem."""
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
@@ -208,7 +199,6 @@ class _Grader:
 
 
 def draw(figure: Figure, call: Adapter) -> Drawn:
-    """Draw a figure of what an adapter gives."""
     yours = figure.measure(call)
     return Drawn(
         figure.title, figure.row, figure.compare(yours), figure.caption, yours, figure.right(), figure.allowed()
@@ -226,10 +216,6 @@ def judge(
     A hostile worker chooses what it reports, and could spell hidden inputs with it. So the lines that are shown are
     what public tests ran, before it had a hidden input; if only hidden ones ran any, it is one function. Of functions
     that do no problem's work one is enough: it costs all points.
-
-    Args:
-        public: what the public tests of each problem ran, in the order of the assignment.
-        hidden: the same of the hidden tests.
     """
     judged = {}
     rules = load_forbidden(this_root() / FILE_NAME)

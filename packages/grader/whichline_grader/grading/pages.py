@@ -74,7 +74,6 @@ def write_site(results: Results, anonymous: bool = False) -> int:
 
 
 def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
-    """Draw a number for each submission, at random and anew each time, so that their order says nothing."""
     drawn = [*ids]
     random.SystemRandom().shuffle(drawn)
     digits = len(str(len(drawn)))

@@ -8,7 +8,7 @@ can be run again without running any of its code.
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from traceback import FrameSummary
 from typing import Any, NamedTuple
 
@@ -47,7 +47,6 @@ class Right:
     answer: Answer
 
     def differentiate(self, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The gradients of what was given and requires one."""
         pairs = [(output, by) for output, by in zip(self.outputs, cotangents, strict=True) if by is not None]
         with torch.enable_grad():
             loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
@@ -203,7 +202,6 @@ def values_of(answers: Iterable[Answer]) -> list[Any]:
 
 
 def find_source(submission: Submission, place: Line | Use) -> str:
-    """The line of a submission that stands in a place."""
     return printable(submission.line(place.file, place.number))
 
 
@@ -224,65 +222,60 @@ def _widen(value: object) -> object:
 
 
 class Provenance(NamedTuple):
-    """What a record of answers belongs to.
+    """What a record of answers belongs to."""
 
-    Args:
-        content: the digest of the submission.
-        seed: where the hidden inputs came from.
-        asked: the digest of everything else that an answer depends on.
-    """
-
-    content: str
-    seed: int
-    asked: str
+    content: str  # the digest of the submission
+    seed: int  # where the hidden inputs came from
+    asked: str  # the digest of everything else that an answer depends on
 
 
 @dataclass
 class Sealed:
-    """All that was taken from a submission.
+    """All that was taken from a submission."""
 
-    Args:
-        answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
-            earlier problems were answered for it under a name that says which, of `name_carried`.
-        lent: the functions that were answered for it then, by these names.
-        explanations: what was found by a process that earns nothing.
-        trouble: why it found less than it might have.
-        figure: what was drawn of it, on one public case.
-        layer: the sandbox that it answered in.
-        workers: how many processes answered for it now.
-    """
-
+    # to each test's questions, by its name; those to the import under "import"; those that were taken while earlier
+    # problems were answered for it under a name that says which, of `name_carried`
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
+    # the functions that were answered for it then, by these names
     lent: dict[str, Sequence[str]] = field(default_factory=dict)
-    explanations: tuple[Finding, ...] = ()
-    trouble: str = ""
-    figure: Drawn | None = None
-    layer: str = "not run"
-    workers: int = 0
+    explanations: tuple[Finding, ...] = ()  # what was found by a process that earns nothing
+    trouble: str = ""  # why it found less than it might have
+    figure: Drawn | None = None  # what was drawn of it, on one public case
+    layer: str = "not run"  # the sandbox that it answered in
+    workers: int = 0  # how many processes answered for it now
 
     def as_bytes(self, provenance: Provenance) -> bytes:
         """The record of the answers, below a line that says what they belong to, as `read_sealed` reads it."""
-        pieces: list[bytes] = []
-        entries = {name: [_describe(answer, pieces) for answer in each] for name, each in self.answers.items()}
-        about = {
-            "answers": entries,
-            "lent": self.lent,
-            "explanations": [each.as_json() for each in self.explanations],
-            "trouble": self.trouble,
-            "figure": self.figure and asdict(self.figure),
-            "layer": self.layer,
-        }
-        said = zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
-        return b"\n".join((json.dumps(provenance).encode(), said))
+        entries = {name: [*map(_pack, each)] for name, each in self.answers.items()}
+        explanations = [each.as_json() for each in self.explanations]
+        about = _Record(entries, self.lent, explanations, self.trouble, self.figure, self.layer)
+        return b"\n".join((json.dumps(provenance).encode(), zlib.compress(msgspec.msgpack.encode(about), LEVEL)))
+
+
+class _Entry(msgspec.Struct):
+    """One answer, as it came."""
+
+    raw: tuple[bytes, bytes]
+    printed: tuple[str, str]
+    stopped: tuple[str, str] | None
+
+
+class _Record(msgspec.Struct):
+    """`Sealed`, as it is stored."""
+
+    answers: dict[str, list[_Entry]]
+    lent: dict[str, Sequence[str]]
+    explanations: list[str]
+    trouble: str
+    figure: Drawn | None
+    layer: str
 
 
 def name_carried(functions: Collection[str], test: str) -> str:
-    """Name the answers to a test while some functions are answered for a submission."""
     return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
 
 
 def read_provenance(record: bytes) -> Provenance | None:
-    """What a record belongs to, if that can be read."""
     try:
         return Provenance(*json.loads(record.partition(b"\n")[0]))
     except (ValueError, TypeError, RecursionError):
@@ -294,36 +287,30 @@ def read_sealed(record: bytes, questions: Questions, provenance: Provenance) -> 
     if read_provenance(record) != provenance:
         return None
     try:
-        about, _, rest = zlib.decompress(record.partition(b"\n")[2]).partition(b"\n")
-        fields = json.loads(about)
+        stored = msgspec.msgpack.decode(zlib.decompress(record.partition(b"\n")[2]), type=_Record)
         answers: dict[str, Sequence[Answer]] = {}
-        for name, entries in fields["answers"].items():
+        for name, entries in stored.answers.items():
             found: list[Answer] = []
-            for number, entry in enumerate(entries):
-                header, body = entry["bytes"]
-                raw, rest = (rest[:header], rest[header : header + body]), rest[header + body :]
-                asked = questions.get(name.rpartition(LENT_TO)[2])
-                found.append(_read(entry, raw, asked[number] if asked else None, found))
+            asked = questions.get(name.rpartition(LENT_TO)[2], [None] * len(entries))
+            for entry, question in zip(entries, asked, strict=True):
+                found.append(_read(entry, question, found))
             answers[name] = found
-        explanations = tuple(filter(None, map(read_finding, fields["explanations"])))
-        figure = msgspec.convert(fields["figure"], Drawn | None)
-        return Sealed(answers, fields["lent"], explanations, fields["trouble"], figure, fields["layer"])
+        explanations = tuple(filter(None, map(read_finding, stored.explanations)))
+        return Sealed(answers, stored.lent, explanations, stored.trouble, stored.figure, stored.layer)
     except (zlib.error, ValueError, LookupError, TypeError, RecursionError):  # a damaged one is as good as none
         return None
 
 
-def _describe(answer: Answer, pieces: list[bytes]) -> dict[str, Any]:
-    pieces.extend(answer.raw)
-    stopped = answer.stopped and [type(answer.stopped).__name__, str(answer.stopped)]
-    return {"bytes": [*map(len, answer.raw)], "printed": answer.printed, "stopped": stopped}
+def _pack(answer: Answer) -> _Entry:
+    stopped = answer.stopped and (type(answer.stopped).__name__, str(answer.stopped))
+    return _Entry(answer.raw, answer.printed, stopped)
 
 
-def _read(entry: dict[str, Any], raw: tuple[bytes, bytes], asked: Question | None, before: Sequence[Answer]) -> Answer:
-    printed = tuple(entry["printed"])
-    if entry["stopped"]:
-        kind, message = entry["stopped"]
-        return Answer(stopped=KINDS[kind](message), printed=printed)
+def _read(entry: _Entry, asked: Question | None, before: Sequence[Answer]) -> Answer:
+    if entry.stopped:
+        kind, message = entry.stopped
+        return Answer(stopped=KINDS[kind](message), printed=entry.printed)
     tensors: list[Tensor] = []
     if asked:
         encode(asked.fill_in(values_of(before)), tensors)
-    return replace(check(raw, json.loads(raw[0])["token"], tensors), printed=printed)
+    return replace(check(entry.raw, json.loads(entry.raw[0])["token"], tensors), printed=entry.printed)

@@ -55,6 +55,9 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
             decisions = [Comment(**about)]
         for decision in decisions:
             results.gradebook.decide(decision, grading.submission)
+        if problem and points is not None and problem in grading.adjusted:
+            before, why = grading.adjusted[problem]
+            click.echo(f"It takes the place of {before:+g} points: {printable(why)}")
 
 
 def _choose_violations(grading: Grading, problem: str | None) -> list[str]:
@@ -88,13 +91,7 @@ def who(test: str, out: Path) -> None:
 
 @contextmanager
 def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Results, Grading]]:
-    """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
-
-    Args:
-        student: as in `find_grade`.
-        out: the folder of results, which are scored with the present weights first.
-        last: whether it is the last grading of a submission, and not the one that counts.
-    """
+    """Give the grading to decide on, the last one or that which counts; then write what the decision changes."""
     with open_results(out) as results:
         gradebook, found = results.gradebook, grades(results.gradebook, results.course)
         grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
@@ -196,7 +193,6 @@ def _print_changes(old: Published, new: Published, out: Path) -> None:
 
 
 def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Say what differs between two rows of grades.csv."""
     if not (before and now):
         yield "graded no more" if before else "graded for the first time"
         return
@@ -206,7 +202,6 @@ def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator
 
 
 def _compare(was: GradedAttempt, became: GradedAttempt) -> Iterator[str]:
-    """Say what differs between two gradings of a student."""
     old, new = was.grading, became.grading
     if old.content != new.content:
         yield "other work counts"

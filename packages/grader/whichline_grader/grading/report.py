@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from whichline.engine.assignment import Problem
-from whichline_grader.grading.final_grades import Grade, account_for, say_points
+from whichline_grader.grading.final_grades import Grade, account_for
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.losses import Kind, Loss, divide_losses, is_unwritten
 from whichline_grader.sandbox.printable import printable
@@ -29,21 +29,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is told about one submission.
+    """Everything that is told about one submission."""
 
-    Args:
-        grading: the submission, with the texts of its results.
-        problems: the problems of the assignment, by id.
-        grades: those of its students, if they are known.
-    """
-
-    grading: Grading
-    problems: Mapping[str, Problem]
-    grades: Sequence[Grade] = ()
+    grading: Grading  # the submission, with the texts of its results
+    problems: Mapping[str, Problem]  # the problems of the assignment, by id
+    grades: Sequence[Grade] = ()  # those of its students, if they are known
 
     @property
     def points(self) -> str:
-        return say_points(self.grading, self.grades)
+        """The grade, or the points while no grade is known, of all that there are."""
+        left = sorted({f"{each.points:.2f}" for each in self.grades}) or [f"{self.grading.points:.2f}"]
+        return f"{' / '.join(left)} of {self.grading.maximum:g} points"
 
     @property
     def account(self) -> list[tuple[str, str]]:
@@ -56,13 +52,12 @@ class Report:
 
     def _add_up(self, problem: Problem) -> Row:
         results = self.grading.results_of(problem.id)
-        passed = f"{sum(result.passed for result in results)} / {len(results)}"
+        passed = f"{[each.passed for each in results].count(True)} / {len(results)}"
         state = "not written" if is_unwritten(results) else passed
         return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.points_of(problem.id), state)
 
     @cached_property
     def losses(self) -> list[Loss]:
-        """What costs points, the costliest first."""
         return divide_losses(self.grading, self.problems)
 
     @property
@@ -73,7 +68,6 @@ class Report:
 
     @property
     def remarks(self) -> Iterator[str]:
-        """What concerns the submission as a whole."""
         notes = self.grading.notes
         if notes.refused:
             yield f"The submission was not run: {notes.refused}"

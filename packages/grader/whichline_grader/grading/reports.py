@@ -11,23 +11,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from whichline_grader.grading import final_grades
 from whichline_grader.grading.class_losses import ClassLoss, count_losses
 from whichline_grader.grading.decisions import DIGITS, FILE, as_toml
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.final_grades import (
-    EARLIER,
-    UNSURE,
-    Entry,
-    Grade,
-    grades,
-    grades_of,
-    group_by_submission,
-    last_suite,
-    match_extensions,
-    write_canvas,
-    write_grades,
-    write_table,
-)
+from whichline_grader.grading.final_grades import Entry, Grade, grades
 from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.report import Report
@@ -41,39 +29,48 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     """Write all that a folder of results has of a class, and print what staff should look into.
 
     That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
-    reports of each submission, with findings.csv, or of one only.
-
-    Returns:
-        the grades, and what costs the class points in the reports that were written.
+    reports of each submission, with findings.csv, or of one only. It returns the grades, and what costs the class
+    points in the reports that were written.
     """
-    out, course, roster = results.folder, results.course, results.course.listed
+    out, course = results.folder, results.course
     found = grades(results.gradebook, course)
-    entries = group_by_submission(found)
-    write_grades(out / "grades.csv", found, list(results.problems))
+    entries = final_grades.group_by_submission(found)
+    final_grades.write_grades(out / "grades.csv", found, list(results.problems))
     unreported: dict[str, str] = {}
     losses = count_losses(_write_all_reports(results, entries, only, unreported))
     if not only:
         write_findings(out, losses)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
-    students = {grade.student.key for grade in found}
-    suite = last_suite(found)
     noticed = {
-        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()],
-        f"{UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
-            f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
-        ],
-        "what staff decided is about nothing that was graded": list(results.gradebook.unused_decisions()),
-        "Has an extension, and no grade": sorted(match_extensions(course, students).extensions.keys() - students),
-        f"{EARLIER} than the others, so grade again": [entry.id for entry in entries if entry.grading.suite != suite],
-    }
+        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()]
+    } | ({} if only else _notice(results, found, entries))
     if course.roster:
-        noticed["In the roster, without a grade"] = roster.find_ungraded(students)
-        noticed["Graded, not in the roster"] = write_canvas(out / "canvas.csv", roster, found, course.column)
+        strangers = final_grades.write_canvas(out / "canvas.csv", course.listed, found, course.column)
+        noticed |= {} if only else {"Graded, not in the roster": strangers}
     for what, names in noticed.items():
         if names:
             shown = cut_list(names, MOST, "compare grades.csv with the roster")
             console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
     return found, losses
+
+
+def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) -> dict[str, list[str]]:
+    """List what staff should look into, of the class."""
+    out, course, students = results.folder, results.course, {grade.student.key for grade in found}
+    suite = final_grades.last_suite(found)
+    return {
+        f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
+            f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
+        ],
+        "what staff decided is about nothing that was graded": list(results.gradebook.unused_decisions()),
+        "Has an extension, and no grade": sorted(
+            final_grades.match_extensions(course, students).extensions.keys() - students
+        ),
+        f"{final_grades.EARLIER} than the others, so grade again": [
+            entry.id for entry in entries if entry.grading.suite != suite
+        ],
+        "In the roster, without a grade": course.listed.find_ungraded(students),
+    }
 
 
 def _counting(grade: Grade) -> str:
@@ -110,7 +107,7 @@ def _write_all_reports(
         else:
             grading = results.gradebook.of(name)
             assert grading
-            others = grades_of(grading, results.course)
+            others = final_grades.grades_of(grading, results.course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
             entry, report = None, Report(grading, results.problems, theirs)
         if why := write_reports(results.folder / name, report):
@@ -125,7 +122,7 @@ def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
     for each in found:
         costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
         rows.append((*costs, each.problem.id, each.id, each.says))
-    write_table(out / "findings.csv", rows)
+    final_grades.write_table(out / "findings.csv", rows)
 
 
 def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:

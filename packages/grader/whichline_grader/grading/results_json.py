@@ -52,7 +52,7 @@ def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dic
     owed = math.fsum(paid.values())
     for stage, hidden in enumerate((False, True), start=1):
         if results := [each for each in grading.results_of(problem.id) if each.hidden is hidden]:
-            pays = min(owed, math.fsum(result.points for result in results))
+            pays = min(owed, math.fsum(result.points for result in results)) if owed else 0.0
             owed -= pays
             why = [f"{pays:.2f} points lost for {' and '.join(paid)}: not your own work"] if pays else []
             yield _fill_box(f"{number}.{stage}", problem, results, pays, why)
@@ -61,11 +61,12 @@ def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dic
 def _fill_box(
     number: str, problem: Problem, results: Sequence[Result], pays: float, why: Sequence[str]
 ) -> dict[str, Any]:
-    hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), _lose(results)
-    earned = math.fsum(result.points for result in results) - pays
-    text = [f"{passed} of {len(results)} tests pass.", *why] if lost or why else []
+    hidden, passed = results[0].hidden, [each for each in results if each.passed]
+    failed = [each for each in results if not each.passed] if len(passed) < len(results) else []
+    lost, earned = _lose(failed), math.fsum(each.maximum for each in passed) - pays
+    text = [f"{len(passed)} of {len(results)} tests pass.", *why] if lost or why else []
     text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
-    for first, *others in _sort_kinds(results):
+    for first, *others in _sort_kinds(failed):
         text += ["", f"{first.test}:", make_printable(first.text)]
         text += [f"The same, but for its numbers, in {', '.join(other.test for other in others)}."] if others else []
     return {
@@ -88,19 +89,17 @@ def _fill_box(
     }
 
 
-def _sort_kinds(results: Iterable[Result]) -> Iterable[list[Result]]:
-    """Those that did not pass, together where they fail alike but for their numbers."""
+def _sort_kinds(failed: Iterable[Result]) -> Iterable[list[Result]]:
+    """Put those together that fail alike but for their numbers."""
     kinds: dict[tuple[object, ...], list[Result]] = {}
-    for each in results:
-        if not each.passed:
-            kinds.setdefault((each.check, elide_numbers(each.headline), each.place), []).append(each)
+    for each in failed:
+        kinds.setdefault((each.check, elide_numbers(each.headline), each.place), []).append(each)
     return kinds.values()
 
 
-def _lose(results: Iterable[Result]) -> dict[str, float]:
+def _lose(failed: Iterable[Result]) -> dict[str, float]:
     """The points that are lost in each test function that loses any, most first."""
     lost: dict[str, float] = {}
-    for each in results:
-        if not each.passed:
-            lost[each.function] = lost.get(each.function, 0.0) + each.maximum
+    for each in failed:
+        lost[each.function] = lost.get(each.function, 0.0) + each.maximum
     return dict(sorted(lost.items(), key=lambda each: -each[1]))

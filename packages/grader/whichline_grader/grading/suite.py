@@ -38,21 +38,14 @@ RECORD_TIMES, WORDS_BYTES = 4, 2 << 20  # wider numbers than the right ones, all
 
 @dataclass(frozen=True)
 class GradedSuite:
-    """Both suites, ready to run on the answers of one submission after the other.
+    """Both suites, ready to run on the answers of one submission after the other."""
 
-    Args:
-        suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
-        proxy: what the tests call.
-        questions: of each test, and of what is asked where one fails, by name; in the order in which they are asked.
-        release: where the hidden inputs come from.
-        course: its limits decide verdicts; what it has muted is not told.
-    """
-
-    suite: Suite
-    proxy: Adapters
+    suite: Suite  # the tests, public ones first: what a submission prints before it meets a hidden input may be shown
+    proxy: Adapters  # what the tests call
+    # of each test, and of what is asked where one fails, by name; in the order in which they are asked
     questions: Questions
-    release: Release
-    course: Course
+    release: Release  # where the hidden inputs come from
+    course: Course  # its limits decide verdicts; what it has muted is not told
 
     @property
     def problems(self) -> Mapping[str, Problem]:
@@ -136,17 +129,10 @@ class GradedSuite:
 
 
 def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
-    """Load both suites, read and draw all that they run on, and write down what they ask.
+    """Load both suites, or `only` one test or test function; read and draw their cases, and write down what they ask.
 
-    Args:
-        root: the folder of the assignment.
-        only: the name of a test or a test function, if nothing else of the suite will be run.
-
-    Raises:
-        AssignmentError: something in `assignment.toml` is not as it should be, or the stored hidden
-            cases are those of another release.
-        SuiteError: a suite cannot be loaded, does not fit the weights stated there, or has a test that a right program
-            would fail.
+    AssignmentError for errors in `assignment.toml`, or hidden cases of another release; SuiteError if a suite cannot be
+    loaded, does not fit its weights, or has a test that a right program would fail.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
@@ -197,7 +183,6 @@ def _list_parts(constant: object) -> object:
 
 
 def name_figure(figure: Figure) -> str:
-    """Name the questions for a figure, as a test is named."""
     return f"figure of {figure.call}"
 
 
@@ -233,5 +218,4 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
-    """The results of a submission that was not run."""
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]

@@ -146,7 +146,6 @@ def put_attempt(
 
 
 def split_name(test: str) -> tuple[str, str]:
-    """The test function and the case."""
     function, _, case = test.partition("[")
     return function, case.removesuffix("]")
 

@@ -4,7 +4,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
@@ -15,10 +15,14 @@ class TakenError(CourseworkError):
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file that is there whole or not at all; one that has this content stays as it is."""
+    data = content if isinstance(content, bytes) else content.encode()
+    with suppress(OSError):
+        if path.read_bytes() == data:
+            return
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        beside.write_bytes(content if isinstance(content, bytes) else content.encode())
+        beside.write_bytes(data)
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -29,8 +33,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def hold(lock: Path, taken: str = "") -> Iterator[None]:
     """Hold a lock; the kernel lets go of it however this process ends, and no fork inherits it.
 
-    Raises:
-        TakenError: it is `taken`, if that is a message; else this waits for it.
+    If another process holds it, this waits, or raises TakenError with the message `taken`.
     """
     with lock.open("w") as file:
         try:

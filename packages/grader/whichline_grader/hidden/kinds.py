@@ -58,10 +58,7 @@ LEADING: Mapping[str, Batch] = {
     "two-batch-dims": draw_axes(2),
 }
 # One axis more, for a test that takes one entry out of a batch.
-ONE_MORE: Mapping[str, Batch] = {
-    "one-batch-dim": draw_axes(2, (2, 3)),
-    "two-batch-dims": draw_axes(3, (2, 3)),
-}
+ONE_MORE: Mapping[str, Batch] = {"one-batch-dim": draw_axes(2, (2, 3)), "two-batch-dims": draw_axes(3, (2, 3))}
 
 
 def change_inputs(kinds: Kinds, change: Callable[[Inputs], Inputs]) -> Kinds:

@@ -29,18 +29,12 @@ SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
 
 @dataclass(frozen=True)
 class CourseFolder:
-    """The keys of `course.toml` that locate the secret of a course.
+    """The keys of `course.toml` that locate the secret of a course."""
 
-    Args:
-        folder: the course's own folder, outside the checkout; empty for a rehearsal.
-        secret_sha256: identifies the secret without revealing it.
-    """
-
-    folder: str = ""
-    secret_sha256: str = ""
+    folder: str = ""  # the course's own folder, outside the checkout; empty for a rehearsal
+    secret_sha256: str = ""  # identifies the secret without revealing it
 
     def check(self) -> Iterator[Complaint]:
-        """Complain if one key is set without the other."""
         if bool(self.folder) != bool(self.secret_sha256):
             key = "folder" if self.folder else "secret_sha256"
             yield Complaint((key,), "is set alone; folder and secret_sha256 go together, as `new-course` writes them")
@@ -53,15 +47,10 @@ class CourseFolder:
 
 @dataclass(frozen=True)
 class Release:
-    """The secret, and the folder of the hidden cases drawn from it.
+    """The secret, and the folder of the hidden cases drawn from it."""
 
-    Args:
-        secret: every hidden input is drawn from it.
-        folder: of the course; None for a rehearsal, whose secret everybody can read.
-    """
-
-    secret: bytes
-    folder: Path | None = None
+    secret: bytes  # every hidden input is drawn from it
+    folder: Path | None = None  # of the course; None for a rehearsal, whose secret everybody can read
 
     @property
     def cases(self) -> Path:
@@ -73,10 +62,9 @@ class Release:
 
 
 def load_release() -> Release:
-    """Load the release of the course that `course.toml` names; a rehearsal if it names none.
+    """Load the release of the course that `course.toml` names, a rehearsal if it names none.
 
-    Raises:
-        AssignmentError: the secret is missing, or `course.toml` has errors.
+    AssignmentError if the secret is missing, or `course.toml` has errors.
     """
     course = load_course_folder()
     if course.place is None:
@@ -99,7 +87,6 @@ def describe_rehearsal() -> str:
 
 
 def rehearsal() -> Release:
-    """Make a release with the example secret, which everybody can read."""
     return Release(EXAMPLE)
 
 
@@ -124,11 +111,8 @@ def name_folder(folder: str, secret: bytes) -> str:
 def load_graded_problems(root: Path) -> dict[str, Problem]:
     """Load the problems by id, with the weights of public and hidden tests together.
 
-    Each hidden test has `HIDDEN_WEIGHT` in a problem that states no weights for them.
-
-    Raises:
-        AssignmentError: `assignment.toml` has errors: a problem without hidden tests, a test without a weight, or a
-            weight without a test.
+    Each hidden test has `HIDDEN_WEIGHT` in a problem that states no weights for them. AssignmentError for a problem
+    without hidden tests, a test without a weight, or a weight without a test.
     """
     problems = load_problems(root, left_out=None)
     for problem in [*problems.values()]:

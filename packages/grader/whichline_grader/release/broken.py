@@ -39,22 +39,15 @@ SWAPS = {one: other for pair in PAIRS for one, other in (pair.split(), pair.spli
 
 @dataclass(frozen=True)
 class Mistake:
-    """One token of a file, replaced.
+    """One token of a file, replaced."""
 
-    Args:
-        file: as students know it.
-        line, column: of the token.
-        old, new: what stands there, and what is put there.
-    """
-
-    file: str
-    line: int
+    file: str  # as students know it
+    line: int  # of the token
     column: int
-    old: str
+    old: str  # what stands there, and what is put there
     new: str
 
     def make(self, source: str) -> str:
-        """The file with the mistake in it."""
         lines = source.splitlines(keepends=True)
         text, start = lines[self.line - 1], self.column
         lines[self.line - 1] = f"{text[:start]}{self.new}{text[start + len(self.old) :]}"

@@ -29,18 +29,8 @@ LEFT_OUT = (
 )
 # What the grader needs.
 PACKAGES = (
-    "beartype",
-    "click",
-    "einops",
-    "executing",
-    "jaxtyping",
-    "msgspec",
-    "numpy",
-    "pytest",
-    "pyyaml",
-    "rich",
-    "safetensors",
-    "torch",
+    *("beartype", "click", "einops", "executing", "jaxtyping", "msgspec", "numpy"),
+    *("pytest", "pyyaml", "rich", "safetensors", "torch"),
 )
 
 PYTHON = "{}.{}".format(*sys.version_info)  # what students have, and what the versions of the packages fit

@@ -53,13 +53,8 @@ class HandoutError(CourseworkError):
 def make_handout(root: Path, version: str) -> dict[str, bytes]:
     """Cut what students receive out of the solved tree: the content of each file, by name.
 
-    Args:
-        root: the tree.
-        version: that of `pyproject.toml`.
-
-    Raises:
-        CourseworkError: a file that git does not know, markers that do not pair, a problem that the texts do not state,
-            or a line of a solution or of the staff's that would survive.
+    CourseworkError for a file that git does not know, markers that do not pair, a problem that the texts do not state,
+    or a line of a solution or of the staff's that would survive.
     """
     files = without_left_out(root, dict(_tracked(root)))
     secrets: set[str] = set()
@@ -84,14 +79,8 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
 def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:
     """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
 
-    Args:
-        files: what `make_handout` gives.
-        version: that of `pyproject.toml`.
-        out: a folder that is empty or does not exist.
-        previous: the files of that earlier release; what is gone since is taken away by the update.
-
-    Raises:
-        HandoutError: `out` is in use, or uv cannot resolve the dependencies.
+    What was in the `previous` release and is gone since is taken away by the update. HandoutError if `out` is in use,
+    or uv cannot resolve the dependencies.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HandoutError(f"{out} is not an empty folder; name another")
@@ -117,30 +106,20 @@ def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous:
 
 
 def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
-    """List the files whose first line is still that of `new-assignment`."""
     return [name for name, content in files.items() if b"CHANGE:" in content.partition(b"\n")[0]]
 
 
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
-    """Make what students start from, or have in front of them once they have `written` some functions of the file.
-
-    Raises:
-        HandoutError: the markers do not pair.
-    """
-    return _formatted(_without_unused_imports(cut_solution(name, source, written)[0]))
+    """Make what students start from, or have in front of them once they have `written` some functions of the file."""
+    cut = _without_unused_imports(cut_solution(name, source, written)[0])
+    return _run(Path.cwd(), *RUFF, "format", "--quiet", "--line-length=120", "-", stdin=cut)
 
 
 def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple[str, list[str]]:
-    """Cut the solutions out of a source, and return it with the lines that went.
+    """Cut the solutions out of a source, and return it with the lines that went; HandoutError if markers do not pair.
 
-    Args:
-        name: of the file, for errors.
-        source: what is in it.
-        written: functions, as "function" or "Class.method", that keep their solutions; the first of them brings what
-            stands outside of functions.
-
-    Raises:
-        HandoutError: the markers do not pair.
+    Functions that are `written`, as "function" or "Class.method", keep theirs; the first of them brings what stands
+    outside of functions.
     """
     functions = dict(_functions(ast.parse(source)))
     kept: list[str] = []
@@ -166,7 +145,6 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
 
 
 def _functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
-    """The lines of each function and method, by name."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             yield inside + child.name, range(child.lineno, (child.end_lineno or 0) + 1)
@@ -213,11 +191,6 @@ def _without_unused_imports(source: str) -> str:
     uses = f"({', '.join(TOOLS)})\n"
     command = (*RUFF, "check", "--quiet", "--isolated", "--select=F401", "--fix-only", "-")
     return _run(Path.cwd(), *command, stdin=source + uses).removesuffix(uses)
-
-
-def _formatted(source: str) -> str:
-    """Without the blank lines that a cut leaves behind."""
-    return _run(Path.cwd(), *RUFF, "format", "--quiet", "--line-length=120", "-", stdin=source)
 
 
 def _run(folder: Path, *command: str, stdin: str | None = None) -> str:

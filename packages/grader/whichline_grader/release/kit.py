@@ -16,15 +16,9 @@ DIGITS = 10  # of the number that makes a version the wheel's own
 
 
 def make_wheel(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Make the wheel, and return its name in the handout and its bytes.
-
-    Args:
-        command: of the assignment; the kit's name begins with it.
-        version: of the handout; the wheel's begins with it.
-        python: the versions of Python that it is for, ">=3.11".
-        sources: the files of the assignment in it, by name.
-    """
-    sources = {**sources, **_read_engine()}
+    """Make the wheel of an assignment for some versions of Python; return its name in the handout and its bytes."""
+    engine = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
+    sources = {**sources, **{path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in engine}}
     unnumbered = repr(sorted(_entries(command, version, python, sources).items())).encode()
     number = int(sha256(unnumbered).hexdigest(), 16) % 10**DIGITS
     version = f"{version}.post{number:0{DIGITS}d}"
@@ -33,14 +27,7 @@ def make_wheel(command: str, version: str, python: str, sources: Mapping[str, by
     return f"kit/{command}_kit-{version}-py3-none-any.whl", wheel.getvalue()
 
 
-def _read_engine() -> dict[str, bytes]:
-    """The files of the engine, as it is installed here."""
-    files = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
-    return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in files}
-
-
 def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of the wheel, by name."""
     about = f"{command}_kit-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {package}\n" for package in requires("whichline") or ())
     needs = f"Requires-Python: {python}\n{needs}"

@@ -3,7 +3,7 @@
 import ast
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
@@ -36,7 +36,8 @@ def without_left_out(root: Path, files: Mapping[str, bytes]) -> dict[str, bytes]
     texts = {name: content.decode() for name, content in kept.items() if name.endswith(".md")}
     written = write_texts(texts, problems, {*gone, *belonging})
     check_texts(written, problems)
-    unseen = {name for name in kept if name.startswith(PICTURES) and not _is_shown(name, written.values())}
+    every = "".join(written.values())
+    unseen = {name for name in kept if name.startswith(PICTURES) and f"({name.removeprefix('docs/')})" not in every}
     return {name: content for name, content in kept.items() if name not in texts.keys() | unseen} | {
         name: text.encode() for name, text in written.items()
     }
@@ -56,17 +57,12 @@ def cut_assignment(text: str, left_out: Collection[str]) -> str:
 
 
 def cut_functions(source: str, names: Collection[str]) -> str:
-    """Leave out functions of a module."""
     lines = source.splitlines(keepends=True)
     for node in reversed(ast.parse(source).body):
         if isinstance(node, ast.FunctionDef) and node.name in names:
             rest = range(node.end_lineno or 0, len(lines))  # begins with the comments at the function's end
             del lines[node.lineno - 1 : next((n for n in rest if lines[n].strip() and lines[n][0] != " "), len(lines))]
     return "".join(lines)
-
-
-def _is_shown(picture: str, texts: Iterable[str]) -> bool:
-    return any(f"({picture.removeprefix('docs/')})" in text for text in texts)
 
 
 def _files_of(root: Path, gone: Collection[str]) -> set[str]:

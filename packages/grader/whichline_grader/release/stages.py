@@ -18,28 +18,16 @@ R = TypeVar("R")
 
 @dataclass
 class Stage:
-    """One stage: how far it is, and what is wrong.
+    """One stage: how far it is, and what is wrong."""
 
-    Attributes:
-        console: a bar is drawn there.
-        is_first: whether no stage before it has an error: then its first one is printed at once.
-        done, total: units of work; both are 0 where nobody counts.
-        errors: what is wrong, one line each.
-    """
-
-    console: Console = field(default_factory=lambda: Console(quiet=True))
-    is_first: bool = False
-    done: int = 0
+    console: Console = field(default_factory=lambda: Console(quiet=True))  # a bar is drawn there
+    is_first: bool = False  # whether no stage before it has an error: then its first one is printed at once
+    done: int = 0  # units of work; both are 0 where nobody counts
     total: int = 0
-    errors: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)  # what is wrong, one line each
 
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """Do the work for each item, in a fork for each processor, and yield what it gives, in the order of the items.
-
-        Args:
-            work: it and the items are not pickled, but what it gives is.
-            items: each is a unit of work.
-        """
+        """Do the work for each item, in a fork for each processor; yield what it gives, the only thing pickled."""
         self.total = len(items)
         processors = len(os.sched_getaffinity(0))
         with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:
@@ -59,7 +47,6 @@ class Stage:
                 self.error(error)
 
     def error(self, text: str) -> None:
-        """Record what is wrong."""
         if self.is_first and not self.errors:
             self.console.print(Text(f"   first error: {text}", "red"))
         self.errors.append(text)
@@ -105,5 +92,4 @@ class Stages:
 
 
 def count(errors: Sequence[str]) -> str:
-    """Say how many there are."""
     return f"{len(errors)} error{'s' * (len(errors) > 1)}" if errors else "no errors"

@@ -29,11 +29,8 @@ def write_texts(
 ) -> dict[str, str]:
     """Write the points of the problems into texts, and leave out what is `left_out`.
 
-    Args:
-        texts: by name.
-        problems: those that the texts state.
-        left_out: ids of other problems, whose sections and lines go, with a text that has no others; and names of
-            files, which some lines begin with.
+    These are ids of other problems, whose sections and lines go, with a text that has no others; and names of files,
+    which some lines begin with.
     """
     pages = {Path(name).name: STATED.findall(text) for name, text in texts.items()}
     written = {}

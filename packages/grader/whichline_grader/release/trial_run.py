@@ -37,7 +37,6 @@ for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
     import_module(module.name)
 """
 
-
 OF_THE_SOLVED_TREE = ("PYTHONDONTWRITEBYTECODE", "UV_PROJECT_ENVIRONMENT")
 
 
@@ -48,12 +47,7 @@ class TrialError(CourseworkError):
 def try_out(root: Path, out: Path) -> Iterator[str]:
     """Go through a student's term with a clone of the handout, and say after each step what was tried.
 
-    Args:
-        root: the solved tree.
-        out: what `write_handout` wrote.
-
-    Raises:
-        TrialError: a step fails.
+    TrialError if a step fails; `root` is the solved tree, and `out` what `write_handout` wrote.
     """
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
         clone, stubs = Path(folder) / "assignment", Path(folder) / "stubs"
@@ -86,7 +80,6 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
 
 
 def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
-    """Run the commands of a student who has written everything."""
     hinted = [id for id, each in problems.items() if each.hints]
     updates = map(str, out.resolve().glob("update-*.zip"))
     told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]
@@ -123,14 +116,10 @@ def _grade(root: Path, submission: Path, out: Path) -> str:
 
 
 def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
-    """Solve the handout in `tree`, a function at a time, with the solution in `root`; `python` finds the kit.
+    """Solve the handout in `tree`, a function at a time, with the solution in `root`; count what is asked for.
 
-    Returns:
-        The number of functions that a student was asked for.
-
-    Raises:
-        TrialError: a file cannot be imported beside the stubs, a test fails for another reason than that something is
-            not written yet, or a problem asks for what is not in its files.
+    TrialError if a file cannot be imported beside the stubs, a test fails for another reason than that something is not
+    written yet, or a problem asks for what is not in its files. `python` finds the kit.
     """
     imported = subprocess.run(
         [python, "-c", IMPORT_ALL.format(package=read_assignment(root).package)],

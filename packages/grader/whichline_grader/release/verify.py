@@ -59,7 +59,6 @@ class StoredCases:
         return list(check_fixtures(self.folder, self.specs, self.seed_of, self.only))
 
     def write(self) -> None:
-        """Write those that are missing or wrong."""
         total = len(self.only or self.specs)
         with click.progressbar(length=total, label=f"{self.suite} cases") as bar:
             written = write_fixtures(self.folder, self.specs, self.seed_of, lambda name: bar.update(1), self.only)
@@ -69,10 +68,7 @@ class StoredCases:
 def stored_cases(root: Path, problem: str | None = None) -> Iterator[StoredCases]:
     """The public and the hidden ones, of one problem or of all."""
     release, specs = load_release(), load_specs()
-    for suite, folder, seed_of in (
-        ("public", root / "fixtures", public_seed),
-        ("hidden", release.cases, release.seed),
-    ):
+    for suite, folder, seed_of in (("public", root / "fixtures", public_seed), ("hidden", release.cases, release.seed)):
         cases = {id: getattr(spec, suite) for id, spec in specs.items()}
         only = [case.name for case in cases[problem]] if problem else []
         if only or not problem:
@@ -110,7 +106,8 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
     suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
-        stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
+        check = partial(check_right_style, suite)
+        stages.run("Right programs pass both suites", lambda stage: stage.check(check, [*RIGHT_STYLES]))
     title = "What the references compute is float64, and ends in the answers"
     stages.run(title, partial(verify_references, root, problems))
     title = "A second opinion agrees with each reference"
@@ -172,13 +169,7 @@ def run_suite(suite: Suite, adapters: Mapping[str, Adapter]) -> list[Result]:
     return [suite.run(test) for test in suite.tests]
 
 
-def verify_right_styles(suite: Suite, stage: Stage) -> None:
-    """Each style of right implementation must pass every test."""
-    stage.check(partial(check_right_style, suite), [*RIGHT_STYLES])
-
-
 def check_right_style(suite: Suite, style: str) -> Iterator[str]:
-    """A style of right implementation must pass every test."""
     for failed in describe_failed(run_suite(suite, RIGHT_STYLES[style])):
         yield f"{style} is right and fails {failed}"
 
@@ -193,7 +184,6 @@ def describe_failed(results: Sequence[Result]) -> Iterator[str]:
 
 
 def verify_handout(root: Path, stage: Stage) -> None:
-    """Nothing of a solution may reach students."""
     try:
         make_handout(root, version="0")
     except CourseworkError as error:

@@ -70,35 +70,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answer:
-    """One checked reply, or the reason why there is none.
+    """One checked reply, or the reason why there is none."""
 
-    Attributes:
-        value: what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail.
-        outputs: the tensors in `value`, plain and contiguous.
-        differentiable: for each output, whether it required a gradient in the worker.
-        changed: for each tensor that was sent, its new value if the call changed it, else None.
-        gradients: for each tensor that was sent and requires a gradient, this gradient or None.
-        failure: the exception that the call raised, if any.
-        gradient_failure: the exception that computing the gradients raised, if any.
-        missing: packages that the submission imported and the sandbox lacks.
-        forbidden: the forbidden functions that the call ran.
-        stopped: why there is no reply.
-        printed: the text on stdout and on stderr.
-        raw: header and body, unchecked.
-    """
-
-    value: Any = None
-    outputs: list[Tensor] = field(default_factory=list)
+    value: Any = None  # what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail
+    outputs: list[Tensor] = field(default_factory=list)  # the tensors in `value`, plain and contiguous
+    # for each output, whether it required a gradient in the worker
     differentiable: list[bool] = field(default_factory=list)
+    # for each tensor that was sent, its new value if the call changed it, else None
     changed: list[Tensor | None] = field(default_factory=list)
+    # for each tensor that was sent and requires a gradient, this gradient or None
     gradients: list[Tensor | None] = field(default_factory=list)
-    failure: Failure | None = None
-    gradient_failure: Failure | None = None
-    missing: tuple[str, ...] = ()
-    forbidden: tuple[Use, ...] = ()
-    stopped: WorkerStopped | None = None
-    printed: tuple[str, str] = ("", "")
-    raw: tuple[bytes, bytes] = (b"", b"")
+    failure: Failure | None = None  # the exception that the call raised, if any
+    gradient_failure: Failure | None = None  # the exception that computing the gradients raised, if any
+    missing: tuple[str, ...] = ()  # packages that the submission imported and the sandbox lacks
+    forbidden: tuple[Use, ...] = ()  # the forbidden functions that the call ran
+    stopped: WorkerStopped | None = None  # why there is no reply
+    printed: tuple[str, str] = ("", "")  # the text on stdout and on stderr
+    raw: tuple[bytes, bytes] = (b"", b"")  # header and body, unchecked
 
     @property
     def is_failed(self) -> bool:
@@ -137,11 +125,7 @@ class _Words(msgspec.Struct):
 
 
 def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
-    """Check the header and body of a reply to the question that had this token and these tensors.
-
-    Raises:
-        FrameError: the reply is malformed, or belongs to another question.
-    """
+    """Check the header and body of a reply to the question that had this token and these tensors, or FrameError."""
     header = parse_header(raw[0])
     if header.get("token") != token:
         raise FrameError("the answer does not have the token of its question")

@@ -30,17 +30,9 @@ from typing import Literal
 from whichline.engine.assignment import this_assignment, this_root
 from whichline.engine.errors import CourseworkError
 from whichline_grader.paths import ENGINE, GRADER
+from whichline_grader.sandbox import zygote_files
 from whichline_grader.sandbox.inside.lock_in import hide_memory
 from whichline_grader.sandbox.submission import SLOW_IMPORTS
-from whichline_grader.sandbox.zygote_files import (
-    DEVICES,
-    ENVIRONMENT,
-    LIBRARIES,
-    MAIN,
-    command_bubblewrap,
-    copy_worker,
-    find_libraries,
-)
 
 Layer = Literal["bubblewrap", "process", "none"]
 
@@ -89,11 +81,7 @@ class Process:
     stat: int
 
     def read_stat(self) -> list[bytes]:
-        """The fields of `/proc/PID/stat` from the third on; the second, the name, may hold anything.
-
-        Raises:
-            ProcessLookupError: the process has ended.
-        """
+        """The fields of `/proc/PID/stat` after the name, which may hold anything; ProcessLookupError if it ended."""
         return os.pread(self.stat, 4096, 0).rpartition(b")")[2].split()
 
     def end(self) -> None:
@@ -111,19 +99,13 @@ class Process:
 
 
 class Sandbox:
-    """A running zygote. Any number of forks of this process may use it at the same time.
+    """A running zygote, which any number of forks of this process may use at the same time.
 
-    Attributes:
-        achieved: the protection that works here.
-        advisor: a second zygote, whose workers know the references and find mistakes; they earn no points.
+    The workers of its advisor, a second zygote, know the references and find mistakes; they earn no points.
     """
 
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
-        layer: Layer,
-        advisor: "Sandbox | None" = None,
+        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, advisor: "Sandbox | None" = None
     ) -> None:
         self._process, self._control, self.advisor = process, control, advisor
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
@@ -131,15 +113,10 @@ class Sandbox:
         self.achieved = SandboxReport(layer, tuple(self._layers))
 
     def fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> Process:
-        """Fork a fresh worker.
+        """Fork a fresh worker, which the kernel kills after this processor time and gives so much private memory.
 
-        Args:
-            cpu_seconds: processor time after which the kernel kills it.
-            data_bytes: private memory that it may map.
-            modules: imported by the zygote before the fork, for this worker and all later ones.
-
-        Raises:
-            SandboxError: the zygote is gone, or the worker is less confined than the first one was.
+        The zygote imports `modules` before, for this worker and all later ones. SandboxError if the zygote is gone, or
+        the worker is less confined than the first one was.
         """
         process, layers = self._fork(cpu_seconds, data_bytes, modules)
         if layers != self._layers:
@@ -154,13 +131,8 @@ class Sandbox:
             self.advisor.check()
 
     def restart(self) -> None:
-        """Replace a zygote that has ended.
-
-        Raises:
-            SandboxError: the new one does not start, or confines its workers less than the first one did.
-        """
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
+        """Replace a zygote that has ended; SandboxError if the new one confines less, or does not start."""
+        self._process.kill()
         self.close()
         fresh = finish(_spawn(self.achieved.layer, self.advisor is not None))
         self._process, self._control, self.advisor = fresh._process, fresh._control, fresh.advisor
@@ -220,20 +192,15 @@ Starting = Generator[None, None, Sandbox]
 
 
 def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works. This takes a few seconds, since it imports torch.
+    """Start `layer`, or the strongest one that works, and if it is `advised` an advisor, which has what students have.
 
-    Args:
-        layer: the kind of sandbox.
-        advised: also start an advisor, which has all that students have.
-
-    Raises:
-        SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
+    This takes a few seconds, since it imports torch. SandboxError if `layer` does not work here, with what to install;
+    `auto` never goes below `process`.
     """
     return finish(begin(layer, advised))
 
 
 def finish(starting: Starting) -> Sandbox:
-    """Wait for a sandbox that `begin` has started."""
     while True:
         try:
             next(starting)
@@ -296,60 +263,29 @@ def _compile_packages() -> None:
     one = Path(torch.origin).with_name("_dynamo") / "__init__.py"
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
+        environment = {**os.environ, **zygote_files.ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
         warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({this_assignment().packages})"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
 
 def _spawn(layer: Layer, advised: bool) -> Starting:
-    packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
-    for path in visible if layer != "none" else []:
-        if this_root().is_relative_to(path):
-            raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
-    # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
-    ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
-    hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
-        worker, place = Path(folder, "worker"), Path(folder, "root")
-        copy_worker(worker, advised)
-        place.mkdir()
-        settings = {
-            "worker": str(worker),
-            "place": str(place),
-            "packages": packages,
-            "hidden": hidden,
-            "confined": layer != "none",
-            "layers": ["namespaces"] * (layer == "bubblewrap"),
-            "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
-            # Under bubblewrap nothing else exists, and nothing is writable.
-            "readable": [path for path in (*visible, *find_libraries(), *DEVICES) if os.path.exists(path)]
-            if layer == "process"
-            else [],
-        }
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(1 + advised)]
         controls, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
         passed = [control.fileno() for control in theirs]
-        interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
-        command = [*interpreter, json.dumps(passed), json.dumps(settings)]
-        if layer == "bubblewrap":
-            command = [*command_bubblewrap([*visible, str(worker)], hidden), *command]
+        command = _command_zygote(layer, Path(folder), advised, passed)
+        none = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=ENVIRONMENT,
-                cwd="/",
-                pass_fds=passed,
+                command, stdin=none, stdout=none, stderr=stderr, env=zygote_files.ENVIRONMENT, cwd="/", pass_fds=passed
             )
         except OSError as error:
             raise SandboxError(str(error)) from None
         for control in theirs:
             control.close()
         yield
-        reports = [_receive_report(control) for control in controls]
+        ready = (select.select([control], [], [], START_SECONDS)[0] for control in controls)
+        reports = [control.recv(4096) if is_ready else b"" for control, is_ready in zip(controls, ready, strict=True)]
         if not all(reports):
             process.kill()
             process.wait()
@@ -368,15 +304,34 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
     return Sandbox(process, controls[0], layer, advisor)
 
 
-def _receive_report(control: socket.socket) -> bytes:
-    """Receive the versions that a zygote reports when it has started; empty if it does not start."""
-    control.settimeout(START_SECONDS)
-    try:
-        return control.recv(4096)
-    except TimeoutError:
-        return b""
-    finally:
-        control.settimeout(None)
+def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[int]) -> list[str]:
+    """Copy the code of a zygote below a folder, and give the command that starts it."""
+    packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    visible = [*filter(os.path.exists, zygote_files.LIBRARIES), sys.base_prefix, *packages]
+    for path in visible if layer != "none" else []:
+        if this_root().is_relative_to(path):
+            raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
+    # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
+    ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
+    hidden = [str(path) for path in ours if path.is_dir()]
+    worker, place = folder / "worker", folder / "root"
+    zygote_files.copy_worker(worker, advised)
+    place.mkdir()
+    # Under bubblewrap nothing else exists, and nothing is writable.
+    readable = (*visible, *zygote_files.find_libraries(), *zygote_files.DEVICES) if layer == "process" else ()
+    settings = {
+        "worker": str(worker),
+        "place": str(place),
+        "packages": packages,
+        "hidden": hidden,
+        "confined": layer != "none",
+        "layers": ["namespaces"] * (layer == "bubblewrap"),
+        "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
+        "readable": [*filter(os.path.exists, readable)],
+    }
+    outside = zygote_files.command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []
+    interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", zygote_files.MAIN]
+    return [*outside, *interpreter, json.dumps(controls), json.dumps(settings)]
 
 
 def _can_others_read(path: Path) -> bool:

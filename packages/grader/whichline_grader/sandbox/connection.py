@@ -19,17 +19,9 @@ class TooLongError(Exception):
 
 
 class Connection:
-    """The streams of one worker.
+    """The streams of one worker; several connections may share `bytes_left`, of what it prints.
 
-    Args:
-        process: the worker.
-        reply_bytes: the most that the body of a reply may have, however large the question.
-        bytes_left: how many bytes of stdout and of stderr to keep; several connections may share it.
-
-    Attributes:
-        reply: header and body of the latest reply, unchecked; None until it is complete.
-        surplus: how many bytes came after the reply; there should be none.
-        printed: what came on stdout and stderr since somebody cleared it.
+    A `reply` is a header and a body, unchecked, and None until it is complete; no `surplus` of bytes should follow it.
     """
 
     def __init__(self, process: Process, reply_bytes: int, bytes_left: dict[str, int]) -> None:
@@ -47,12 +39,7 @@ class Connection:
         self._allowed = min(self._reply_bytes, REPLY_BYTES + REPLY_TIMES * len(frame))
 
     def exchange(self, seconds: float) -> None:
-        """Read and write whatever is ready, unless the reply is complete.
-
-        Raises:
-            EOFError: the worker closed its end.
-            TooLongError: the reply exceeds its limit.
-        """
+        """Read and write whatever is ready, unless the reply is complete; EOFError if the worker closed its end."""
         if self.reply is not None:
             return
         channel = self.process.channel.fileno()

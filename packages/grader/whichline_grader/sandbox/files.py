@@ -25,6 +25,7 @@ MAX_SOURCE_BYTES = 8 * MIB
 MAX_PATH = 240
 MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of the limit on a frame's header
 MAX_SHOWN = 3  # paths in a message
+OWN_CODE = "hand in only your own code"
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
 TAR = (".tar", ".tar.gz", ".tgz")
 NO_CODE = {
@@ -40,13 +41,9 @@ def describe_instead() -> str:
 
 
 class Refused(CourseworkError):
-    """The submission cannot be graded; the text says why and what to hand in instead.
+    """The submission cannot be graded; the text says why and what to hand in instead."""
 
-    Attributes:
-        content: sha256 of the submission, if a `Reader` read it.
-    """
-
-    content = ""
+    content = ""  # sha256 of the submission, if a `Reader` read it
 
     def __init__(self, why: str) -> None:
         instead = describe_instead()
@@ -58,21 +55,13 @@ Entry = tuple[PurePosixPath, Callable[[int], bytes] | None]
 
 
 class Collected:
-    """The Python files among some entries, within the limits, and remarks on the rest.
-
-    Attributes:
-        files: path -> source.
-        links: Python files that are links or devices.
-        archives: paths that look like archives.
-        kinds: descriptions of files that are handed in instead of code, such as "a notebook".
-        respelt: the file with capital letters that counts as adapters.py.
-    """
+    """The Python files among some entries, within the limits, and remarks on the rest."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self.files: dict[str, bytes] = {}
-        self.links: list[str] = []
-        self.archives: list[str] = []
-        self.kinds: set[str] = set()
+        self.files: dict[str, bytes] = {}  # by path
+        self.links: list[str] = []  # Python files that are links or devices
+        self.archives: list[str] = []  # paths that look like archives
+        self.kinds: set[str] = set()  # of files that are handed in instead of code, such as "a notebook"
         bytes_left, bytes_left_for_paths = MAX_SOURCE_BYTES, MAX_PATHS_BYTES
         for path, read in entries:
             name = str(path)
@@ -90,7 +79,7 @@ class Collected:
             bytes_left_for_paths -= len(json.dumps(name))
             if bytes_left_for_paths < 0:
                 limit = f"{MAX_PATHS_BYTES // 1024} KiB"
-                raise Refused(f"expected paths of Python files of at most {limit} together; hand in only your own code")
+                raise Refused(f"expected paths of Python files of at most {limit} together; {OWN_CODE}")
             if read is None:
                 self.links.append(name)
                 continue
@@ -98,7 +87,7 @@ class Collected:
             bytes_left -= len(self.files[name])
             if len(self.files) > MAX_SOURCE_FILES or bytes_left < 0:
                 limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
-                raise Refused(f"expected at most {limit}; hand in only your own code")
+                raise Refused(f"expected at most {limit}; {OWN_CODE}")
         adapters = [name for name in self.files if PurePosixPath(name).name.lower() == ADAPTERS]
         self.respelt = [name for name in adapters if len(adapters) == 1 and not name.endswith(ADAPTERS)]
         for name in self.respelt:
@@ -122,7 +111,7 @@ def list_folder(root: Path) -> Iterator[Entry]:
             raise _refuse_path(str(below))
         folders[:] = sorted(name for name in folders if not _is_left_out(below / name / "_"))
         if entries > MAX_ENTRIES:
-            raise Refused(f"expected at most {MAX_ENTRIES} folders; hand in only your own code")
+            raise Refused(f"expected at most {MAX_ENTRIES} folders; {OWN_CODE}")
         for name in sorted(names):
             file = Path(folder, name)
             yield below / name, partial(read_file, file) if stat.S_ISREG(file.lstat().st_mode) else None
@@ -170,7 +159,6 @@ def read_archive(path: Path) -> Collected:
 
 
 def _read_inside(file: io.BufferedReader, name: str) -> bytes:
-    """Read the archive of this name inside another one."""
     with zipfile.ZipFile(file) as archive:
         info = next(each for each in archive.infolist() if str(_check_path(each.filename)) == name)
         data = read_entry(archive, info, MAX_UNPACKED_BYTES)
@@ -219,8 +207,7 @@ class _Limited(io.BufferedIOBase):
 
 
 def _refuse_size() -> Refused:
-    limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
-    return Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
+    return Refused(f"expected an archive of at most {MAX_UNPACKED_BYTES // MIB} MiB when unpacked; {OWN_CODE}")
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:

@@ -66,38 +66,19 @@ class Spent:
 class Lender(Protocol):
     """Answers the calls that a submission makes to its own functions for earlier problems.
 
-    Attributes:
-        lessons: calls that show a worker which functions these are, each with the names of its arguments.
+    Each of the `lessons` shows a worker one of these functions by a call, and names its arguments; nothing is answered
+    for one that is dropped, or during a lesson. `reply` gives None if `raw` is the answer to the question.
     """
 
     lessons: Sequence[tuple[Question, Sequence[str]]]
 
-    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
-        """Answer no calls of the function that this lesson shows."""
-        ...
-
-    def begin(self, question: Question, token: str) -> None:
-        """Begin a question with this token. During a lesson no call is answered."""
-        ...
-
-    def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
-        """The frame that replies to a request of the worker; None if `raw` is the answer to the question."""
-        ...
+    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None: ...
+    def begin(self, question: Question, token: str) -> None: ...
+    def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None: ...
 
 
 class Interview:
-    """One submission and its current worker.
-
-    Args:
-        sandbox: starts the workers.
-        submission: the files that are asked.
-        limits: of its workers.
-        lender: answers calls of some of its functions, if given.
-        spent: what this submission has used before.
-
-    Attributes:
-        imported: the reply to the first import of the submission; None before the first question.
-    """
+    """One submission and its current worker, within limits, after what it has `spent` before."""
 
     def __init__(
         self,
@@ -109,7 +90,7 @@ class Interview:
     ) -> None:
         self.submission, self.limits, self._lender = submission, limits or Limits(), lender
         self.spent = spent or Spent()
-        self.imported: Answer | None = None
+        self.imported: Answer | None = None  # the reply to the first import, after the first question
         self._failed_import: Answer | None = None
         self._sandbox = sandbox
         self._connection: Connection | None = None
@@ -121,13 +102,8 @@ class Interview:
     def ask(self, question: Question, values: Sequence[object] = ()) -> Answer:
         """Ask a question; the answer says what happened, whatever the submission does.
 
-        Args:
-            question: the call.
-            values: the values of the earlier answers in the same test.
-
-        Raises:
-            SandboxError: the sandbox has stopped working.
-            Starved: the machine is too busy.
+        The `values` are those of earlier answers in the same test. SandboxError if the sandbox has stopped working,
+        Starved if the machine is too busy.
         """
         token = _make_token()
         try:
@@ -194,7 +170,6 @@ class Interview:
         return self._send(connection, what, frame, token, tensors)
 
     def _start(self, data_bytes: int) -> tuple[Connection, Answer]:
-        """Start a worker and import the submission there."""
         cpu_seconds, modules = math.ceil(MOST_FUNCTIONS * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
         self.spent.workers += 1
@@ -263,7 +238,6 @@ class Interview:
         return self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
 
     def _wait(self, connection: Connection, seconds: float) -> None:
-        """Wait for the reply and enforce the limits."""
         try:
             connection.exchange(0)
             connection.exchange(SAMPLE_SECONDS)  # long enough for most calls
@@ -320,7 +294,6 @@ class Interview:
 
 
 def _make_token() -> str:
-    """A token for one request; it does not reveal how many came before."""
     return secrets.token_hex(8)
 
 

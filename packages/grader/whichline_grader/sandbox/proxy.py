@@ -24,31 +24,21 @@ from whichline_grader.sandbox.question import Question
 
 
 class Respondent(Protocol):
-    """Answers the calls of a test.
+    """Answers the calls of a test, or raises what one raised or what stopped it.
 
-    Attributes:
-        values: what the calls of this test have returned so far.
+    There is a gradient for each tensor among the arguments that requires one.
     """
 
-    values: list[Any]
+    values: list[Any]  # what the calls of this test have returned so far
 
-    def answer(self, call: Question) -> Answer:
-        """Return the answer to the next call of the test, or raise what the call raised or what stopped it."""
-        ...
-
-    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return the gradients of a call, one for each tensor among its arguments that requires one."""
-        ...
+    def answer(self, call: Question) -> Answer: ...
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]: ...
 
 
 class Adapters(ModuleType):
-    """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code.
+    """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code."""
 
-    Attributes:
-        respondent: answers the calls; set it before the first one.
-    """
-
-    respondent: Respondent | None = None
+    respondent: Respondent | None = None  # answers the calls; set it before the first one
 
     def __init__(self, source: Path) -> None:
         """Read names and signatures from `source`, the course's own file, without running it."""
@@ -58,12 +48,7 @@ class Adapters(ModuleType):
                 setattr(self, function.name, _make_forwarder(function, self.call))
 
     def call(self, name: str, arguments: tuple[object, ...], names: tuple[str, ...] = ()) -> Any:
-        """Call the submission's function `name`; the last arguments are passed by these names.
-
-        Raises:
-            StudentRaised: the student's code raised an exception.
-            WorkerStopped: there is no usable answer.
-        """
+        """Call the submission's function `name`; the last arguments are passed by these names."""
         if self.respondent is None:
             raise RuntimeError("expected a respondent; set the module's `respondent` before calling its functions")
         tensors: list[Tensor] = []

@@ -30,29 +30,18 @@ class Earlier(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One question.
+    """One question."""
 
-    Args:
-        call: the name of the adapter.
-        arguments: plain values, tensors that nobody changes, and `Earlier`.
-        grad_enabled: whether torch computes gradients during the call.
-        cotangents: one for each tensor of the answer, if the question asks for gradients too.
-        memory: bytes of private memory that the call may map, in a worker of its own.
-        rehearsed: the arguments, with a right program's answers instead of `Earlier`.
-        names: of the last arguments, which the test passes by name.
-        seeds: for the random numbers that the call draws.
-        right_bytes: the size of the right answer's tensors.
-    """
-
-    call: str
-    arguments: tuple[object, ...]
-    grad_enabled: bool = True
+    call: str  # the name of the adapter
+    arguments: tuple[object, ...]  # plain values, tensors that nobody changes, and `Earlier`
+    grad_enabled: bool = True  # whether torch computes gradients during the call
+    # one for each tensor of the answer, if the question asks for gradients too
     cotangents: tuple[Tensor | None, ...] | None = None
-    memory: int | None = None
-    rehearsed: tuple[object, ...] = ()
-    names: tuple[str, ...] = ()
-    seeds: Seeds = (0, 0, 0)
-    right_bytes: int = 0
+    memory: int | None = None  # bytes of private memory that the call may map, in a worker of its own
+    rehearsed: tuple[object, ...] = ()  # the arguments, with a right program's answers instead of `Earlier`
+    names: tuple[str, ...] = ()  # of the last arguments, which the test passes by name
+    seeds: Seeds = (0, 0, 0)  # for the random numbers that the call draws
+    right_bytes: int = 0  # the size of the right answer's tensors
 
     def fill_in(self, values: Sequence[object]) -> list[object]:
         """Replace each `Earlier` by its value; raises LookupError if an answer lacks it."""
@@ -80,7 +69,6 @@ class Question:
         return self.cotangents is not None and _identify(cotangents) == self._identity_of_cotangents
 
     def hash_into(self, digest: "Hash") -> None:
-        """Add the whole question to a hash."""
         digest.update(repr((self.call, self.names, self.seeds, self.grad_enabled, self.memory)).encode())
         for text, *tensors in (self.identity, self._identity_of_cotangents):
             digest.update(str(text).encode())

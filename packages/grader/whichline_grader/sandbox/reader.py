@@ -18,6 +18,7 @@ import sysconfig
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,19 +37,11 @@ CLOCK_SECONDS = 60.0  # on the clock; beyond that the machine or the disk is to 
 MOST_BYTES = 2 * MAX_SOURCE_BYTES  # of an answer; in JSON, sources grow by a third
 
 
-class Taken(msgspec.Struct):
-    """The fields of a `Submission`, and its slow imports, which take all sources to find."""
-
-    files: dict[str, bytes]
-    adapters: str
-    remarks: tuple[str, ...]
-    slow_imports: list[str]
-
-
 class Answer(msgspec.Struct):
-    """The answer to one request: the submission, why it is `refused`, or the `error` that occurred."""
+    """The answer to one request: the submission with its slow imports, why it is `refused`, or the `error`."""
 
-    taken: Taken | None = None
+    taken: Submission | None = None
+    slow_imports: list[str] = []
     refused: str = ""
     content: str = ""
     error: str = ""
@@ -66,11 +59,9 @@ class Reader:
             )
 
     def take_in(self, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
-        """Read the submission at an absolute `path`, as `take_in` does.
+        """Read the submission at an absolute `path`, as `take_in` does, or refuse what takes too much time or memory.
 
-        Raises:
-            Refused: also if reading takes too much time or memory; it has the `content`.
-            OSError: the submission could not be read, through no fault of its own.
+        OSError if it could not be read, through no fault of its own.
         """
         return ask(self._pipe, path, files)
 
@@ -97,8 +88,8 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
         raise refused
     if answer.taken is None:
         raise OSError(printable(answer.error))
-    taken = Submission(path.resolve().name, answer.taken.files, answer.taken.adapters, answer.taken.remarks)
-    vars(taken)["slow_imports"] = [each for each in answer.taken.slow_imports if each in SLOW_IMPORTS]
+    taken = replace(answer.taken, name=path.resolve().name)
+    vars(taken)["slow_imports"] = [each for each in answer.slow_imports if each in SLOW_IMPORTS]
     return taken
 
 
@@ -135,7 +126,6 @@ def _receive(pipe: int) -> bytes:
 
 
 def _explain(status: int) -> Answer:
-    """Say why a fork gave no complete answer."""
     if status == -signal.SIGXCPU:
         return _refuse_cost(f"{SECONDS} s of processor time")
     if status == -signal.SIGKILL:
@@ -163,7 +153,7 @@ def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
     """Read a submission; return the answer as JSON."""
     try:
         taken = take_in(path, files)
-        answer = Answer(Taken(taken.files, taken.adapters, taken.remarks, taken.slow_imports))
+        answer = Answer(taken, taken.slow_imports)
     except Refused as refused:
         answer = Answer(refused=str(refused), content=hash_refused(files.values() if files else [path]))
     except MemoryError:

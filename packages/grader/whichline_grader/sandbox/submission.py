@@ -44,23 +44,15 @@ LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "sr
 
 @dataclass(frozen=True)
 class Submission:
-    """The files that are graded.
+    """The files that are graded."""
 
-    Attributes:
-        name: of the file or folder that was handed in.
-        files: path below the submission's root, with slashes -> source.
-        adapters: the module with the adapters, `adapters` or `tests.adapters`.
-        remarks: on files that were left out or chosen, for the student and for staff.
-    """
-
-    name: str
-    files: dict[str, bytes]
-    adapters: str
-    remarks: tuple[str, ...] = ()
+    name: str  # of the file or folder that was handed in
+    files: dict[str, bytes]  # path below the submission's root, with slashes -> source
+    adapters: str  # the module with the adapters, `adapters` or `tests.adapters`
+    remarks: tuple[str, ...] = ()  # on files that were left out or chosen, for the student and for staff
 
     @cached_property
     def sha256(self) -> str:
-        """A digest of the files, independent of where they came from."""
         digest = hashlib.sha256()
         for path, source in sorted(self.files.items()):
             digest.update(f"{len(path)} {path} {len(source)} ".encode() + source)
@@ -116,10 +108,7 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     `adapters.py` may lie at the root, in `tests/` or in `src/`, or in the same places one folder down; one folder
     around everything is ignored. If there are several, the one with the most functions written counts. Adapters.py
     counts as adapters.py if there is no other. A folder with one archive and no Python file is that archive, and so is
-    a zip with one zip.
-
-    Raises:
-        Refused: the submission is hostile, broken or too large, or has no adapters.
+    a zip with one zip. Refused if the submission is hostile, broken or too large, or has no adapters.
     """
     if files and ADAPTERS not in map(str.lower, files):
         raise Refused(f"expected one archive, or adapters.py and other Python files, got {show_names(files)}")

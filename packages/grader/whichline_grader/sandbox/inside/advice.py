@@ -51,7 +51,6 @@ def prepare(folder: str) -> Advise:
 
 
 def _load_case(test: Test) -> Test:
-    """Read the case of a test now."""
     if not test.stored:
         return test
     case = test.stored()

@@ -33,7 +33,6 @@ def find_named(name: str, parameters: Sequence[str]) -> CodeType | None:
 
 
 def _list_modules() -> list[ModuleType]:
-    """List the modules of the submission."""
     return [each for each in list(sys.modules.values()) if is_submitted(getattr(each, "__file__", None) or "")]
 
 

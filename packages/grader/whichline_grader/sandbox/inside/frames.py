@@ -34,11 +34,9 @@ class FrameError(ValueError):
 
 
 def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b"") -> bytes:
-    """Pack `header`, the elements of `tensors`, and `tail` into a frame.
+    """Pack `header`, the elements of `tensors`, and `tail` into a frame; FrameError if the header is too long.
 
-    Raises:
-        TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or JSON cannot hold the header.
-        FrameError: the header is too long.
+    TypeError if a tensor is not a dense CPU tensor of one of `DTYPES`, or JSON cannot hold the header.
     """
     encoded = json.dumps(header | {"tensors": [_describe_tensor(tensor) for tensor in tensors]}).encode()
     if len(encoded) > MAX_HEADER_BYTES:
@@ -67,8 +65,7 @@ def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:
 def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
     """Unpack the tensors of a frame, each a plain contiguous CPU tensor in memory of its own.
 
-    Raises:
-        FrameError: a description is malformed, or the tensors do not fill the body exactly.
+    FrameError if a description is malformed, or the tensors do not fill the body exactly.
     """
     tensors, start = [], 0
     for description in expect(list, descriptions, "a list of tensors"):
@@ -92,11 +89,7 @@ def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
 
 
 def encode(value: object, tensors: list[Tensor]) -> Any:
-    """Encode `value` for JSON, and append its tensors to `tensors`, each object once.
-
-    Raises:
-        TypeError: something in `value` is neither a tensor nor a plain value.
-    """
+    """Encode `value` for JSON, and append its tensors to `tensors`, each object once; TypeError if there is more."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Tensor):
@@ -112,11 +105,7 @@ def encode(value: object, tensors: list[Tensor]) -> Any:
 
 
 def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
-    """Reverse `encode`; tuples become lists.
-
-    Raises:
-        FrameError: `encode` cannot have given `value`, or it is nested too deeply.
-    """
+    """Reverse `encode`; tuples become lists. FrameError if it cannot have given `value`, or that is nested too deep."""
     if depth > MAX_DEPTH:
         raise FrameError(f"expected values nested at most {MAX_DEPTH} deep")
     match value:
@@ -132,7 +121,6 @@ def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
 
 
 def apply(function: Callable[..., T], arguments: Sequence[object], names: Sequence[str]) -> T:
-    """Call a function; the last arguments are passed by these names."""
     positional = len(arguments) - len(names)
     return function(*arguments[:positional], **dict(zip(names, arguments[positional:], strict=True)))
 
@@ -161,7 +149,6 @@ def _describe_tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 def _make_tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
-    """Make a tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool:  # a byte other than 0 and 1 is no boolean

@@ -33,6 +33,11 @@ def hide_memory() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def give_back_memory() -> None:
     """Map each large tensor by itself from now on: memory that malloc kept would count as the submission's.
 
@@ -69,8 +74,7 @@ class _Clone(ctypes.Structure):
 def fork_in_namespaces() -> tuple[int, bool]:
     """Fork into new namespaces for users, mounts and process ids; if that is forbidden, fork as `os.fork` does.
 
-    Returns:
-        The id of the child, 0 in the child; and whether it has the namespaces. No capability is needed.
+    It tells whether the child has the namespaces. No capability is needed.
     """
     arguments = _Clone(flags=CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, exit_signal=signal.SIGCHLD)
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -87,14 +91,10 @@ def lock_in(
 ) -> list[str]:
     """Confine the calling process; return the parts that work.
 
-    Args:
-        readable: files and folders that stay readable; if it is empty, Landlock is not used.
-        cpu_seconds: processor time after which the kernel kills the process.
-        data_bytes: private memory that may be mapped beyond what is mapped now.
-        has_namespaces: whether the process has its own process ids and mounts.
-        seccomp: the filter; None leaves the process unconfined (`--sandbox none`).
+    Without `readable` files, Landlock is not used; without a filter the process has limits only (`--sandbox none`).
+    `data_bytes` of private memory may be mapped beyond what is mapped now.
     """
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     hide_memory()
     for limit, value in {
         resource.RLIMIT_CPU: cpu_seconds,
@@ -209,20 +209,11 @@ EQUAL, MASKED_EQUAL = 4, 7
 
 
 class _Argument(ctypes.Structure):
-    _fields_ = (
-        ("number", ctypes.c_uint),
-        ("comparison", ctypes.c_int),
-        ("a", ctypes.c_uint64),
-        ("b", ctypes.c_uint64),
-    )
+    _fields_ = (("number", ctypes.c_uint), ("comparison", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
 class Filter:
-    """The system calls that a locked-in process may make.
-
-    Raises:
-        OSError: libseccomp is not installed.
-    """
+    """The system calls that a locked-in process may make; OSError if libseccomp is not installed."""
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libseccomp.so.2")

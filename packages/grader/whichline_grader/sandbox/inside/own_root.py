@@ -20,13 +20,8 @@ MOUNT_ATTR_RDONLY = 0x1
 def lock_in_zygote(readable: list[str], hidden: list[str], packages: list[str], worker: str, place: str) -> list[str]:
     """Confine this process, which has no threads yet; return the parts that work: `mounts` and `uid`.
 
-    Args:
-        readable: the files and folders that stay visible, with `worker` and `/proc`, read-only. If it is empty, or the
-            kernel allows no namespace, all files stay visible.
-        hidden: folders among them that appear empty.
-        packages: folders that `nobody` must be able to read besides the interpreter, if root started this.
-        worker: the folder of this code.
-        place: an empty folder in which to build the new root.
+    What is `readable` stays visible, with `worker` and `/proc`, read-only, and what is `hidden` there looks empty. If
+    it is empty, or the kernel allows no namespace, all files stay visible. The new root is built in `place`.
     """
     visible = sorted((*readable, worker, "/proc"))  # a folder comes before its contents
     layers = []
@@ -94,7 +89,6 @@ def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
 
 
 def _show(path: str, there: str) -> None:
-    """Show `path` as `there`."""
     if os.path.lexists(there):  # inside a folder that is shown already
         return
     os.makedirs(os.path.dirname(there), exist_ok=True)

@@ -16,7 +16,6 @@ def draw_seeds() -> Seeds:
 
 
 def seed(seeds: Seeds) -> None:
-    """Seed each generator."""
     random.seed(seeds[0])
     torch.default_generator.manual_seed(seeds[1])
     np.random.seed(seeds[2] % (1 << 32))
@@ -24,7 +23,6 @@ def seed(seeds: Seeds) -> None:
 
 @contextmanager
 def seeded(seeds: Seeds) -> Iterator[None]:
-    """Seed each generator, and restore its state afterwards."""
     before = random.getstate(), torch.get_rng_state(), np.random.get_state()
     seed(seeds)
     try:

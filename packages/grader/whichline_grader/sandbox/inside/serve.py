@@ -191,7 +191,6 @@ def _list_changed(given: list[Tensor], descriptions: list[dict[str, Any]], body:
 
 
 def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, int] | None]:
-    """Append copies of tensors to `tensors`; return their places there, and None for None."""
     references: list[dict[str, int] | None] = []
     for tensor in more:
         references.append(None if tensor is None else {"tensor": len(tensors)})
@@ -217,11 +216,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SyntaxError) and importing.is_submitted(error.filename or ""):
         lines.append([_strip_root(error.filename or ""), error.lineno or 1, "<module>"])
         message = str(error.msg)
-    return {
-        "type": type(error).__name__[:MAX_TEXT],
-        "message": message,
-        "lines": lines[-MAX_LINES:],
-    }
+    return {"type": type(error).__name__[:MAX_TEXT], "message": message, "lines": lines[-MAX_LINES:]}
 
 
 def _strip_root(path: str) -> str:

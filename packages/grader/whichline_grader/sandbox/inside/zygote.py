@@ -45,12 +45,8 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
 
     A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and the modules to import
     first, with three file descriptors: the worker's channel, its stdout and its stderr.
-
-    Args:
-        controls: SOCK_SEQPACKET Unix sockets. A second one is for a fork of this process: the advisor, whose workers
-            find the mistakes of a submission.
-        settings: `confined` (whether to confine workers), `readable` for `lock_in`, `worker` (the folder of this code),
-            `layers` (the protection of this process), `imported` (modules to import for every submission).
+    A second socket is for a fork of this process, the advisor, whose workers find the mistakes of a submission. The
+    settings are those of `_command_zygote`.
     """
     if settings["confined"]:
         hide_memory()
