@@ -410,6 +410,14 @@ def test_what_does_not_fit_is_said_in_a_line(places: dict[str, str], test: str, 
 
 
 @pytest.mark.slow
+def test_a_search_that_ends_early_says_so(example: Path) -> None:
+    break_line(example, "z / torch.sum(z, dim=dim", "z / torch.sum(z, dim=-1")
+    (example / "conftest.py").write_text("from whichline.plain import diagnosis\n\ndiagnosis.MOST_SECONDS = 0\n")
+    output = run_pytest(example, "-k", "softmax")
+    assert "The search ended after 120 seconds of processor time: it has not tried everything." in output
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reference", "said"),
     [
