@@ -95,6 +95,10 @@ def drop(state):
     return x + 1
 
 
+def signed(x):
+    return np.prod(x)
+
+
 def running(x):
     out, total = [], 0.0
     for i, value in enumerate(x):
@@ -166,6 +170,11 @@ def rotate(x, shift):
 
 def drop(state):
     return state["x"] * 1.0
+
+
+def signed(x):
+    first = x[0]
+    return first * x[1] * -x[2]
 
 
 def running(x):
@@ -246,6 +255,10 @@ def test_rotate(x):
 def test_drop(x):
     code.drop({"x": x})
     assert x[0, 0] == 0
+
+
+def test_signed():
+    assert code.signed(np.array([2.0, 1.0, -1.0])) == 2.0
 
 
 def test_running(x):
@@ -369,6 +382,7 @@ def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
         ("test_wide", "spread = [np.std(column) for column in x.T]", "With the answer here, the failing test passes."),
         ("test_share", "least = x.min(axis=1)", "of shape (2, 1); found the same numbers in shape (2,)."),
         ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
+        ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
         ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
     ],
 )

@@ -39,7 +39,7 @@ from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
-FEW = 2  # numbers
+FEW = 4  # numbers
 MOST_CASES = 4  # calls of one function that are searched together
 BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
 
