@@ -278,7 +278,7 @@ class Trace:
     def is_right(self, place: Expression) -> bool:
         if self.match(place) or place in self.intermediates:
             return True
-        return 1 < len(self.value(place)) <= MOST_TIMES and self._find_wrong_time(place) is None
+        return 1 < len(self.values.get(place, ())) <= MOST_TIMES and self._find_wrong_time(place) is None
 
     def _find_wrong_time(self, place: Expression) -> int | None:
         times = zip(self.value(place)[:MOST_TIMES], self.objects[place], strict=False)
