@@ -103,6 +103,15 @@ class Right(nn.Module):
         return self.weight * x
 
 
+class Warmup:
+    def __init__(self, most):
+        self.most, self.calls = most, 0
+
+    def step(self):
+        self.calls += 1
+        return 0.37 * min(self.calls, self.most + 1)
+
+
 class Words:
     def __init__(self, separator):
         self.separator = separator
@@ -200,6 +209,15 @@ class Right(nn.Module):
         return x * self.gain
 
 
+class Warmup:
+    def __init__(self, last):
+        self.last, self.count = last, 0
+
+    def step(self):
+        self.count = min(self.count + 1, self.last)
+        return self.count * 0.37
+
+
 class Words:
     def __init__(self, between):
         self.between = between
@@ -264,6 +282,11 @@ def test_right(x):
     assert torch.equal(code.Right(3)(x), x + 1)
 
 
+def test_warmup():
+    warmup = code.Warmup(80)
+    assert [warmup.step() for _ in range(100)][-1] == 80 * 0.37
+
+
 def test_words():
     assert code.Words("-").join(["a", "b", "c"]) == "a-b-c"
 """
@@ -296,9 +319,14 @@ def test_a_counter_of_an_object_is_followed(places: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+def test_a_mistake_that_shows_late_in_the_life_of_an_object(places: dict[str, str]) -> None:
+    assert "0.37 * min(self.calls, self.most + 1)" in places["test_warmup"].split("\n")[1]
+
+
+@pytest.mark.slow
 def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     assert places["test_words"].strip() == (
-        "code_.py:96, in Words.join\n"
+        "code_.py:105, in Words.join\n"
         "    return self.separator.join(words[1:])\n"
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         "Call 1 of code_.Words.join gives 'b-c', and the reference 'a-b-c'."

@@ -95,6 +95,10 @@ def drop(state):
     return x + 1
 
 
+def signed(x):
+    return np.prod(x)
+
+
 def running(x):
     out, total = [], 0.0
     for i, value in enumerate(x):
@@ -166,6 +170,11 @@ def rotate(x, shift):
 
 def drop(state):
     return state["x"] * 1.0
+
+
+def signed(x):
+    first = x[0]
+    return first * x[1] * -x[2]
 
 
 def running(x):
@@ -246,6 +255,10 @@ def test_rotate(x):
 def test_drop(x):
     code.drop({"x": x})
     assert x[0, 0] == 0
+
+
+def test_signed():
+    assert code.signed(np.array([2.0, 1.0, -1.0])) == 2.0
 
 
 def test_running(x):
@@ -369,6 +382,7 @@ def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
         ("test_wide", "spread = [np.std(column) for column in x.T]", "With the answer here, the failing test passes."),
         ("test_share", "least = x.min(axis=1)", "of shape (2, 1); found the same numbers in shape (2,)."),
         ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
+        ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
         ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
     ],
 )
@@ -407,6 +421,14 @@ def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(places: 
 )
 def test_what_does_not_fit_is_said_in_a_line(places: dict[str, str], test: str, line: str) -> None:
     assert places[test].strip().startswith(line)
+
+
+@pytest.mark.slow
+def test_a_search_that_ends_early_says_so(example: Path) -> None:
+    break_line(example, "z / torch.sum(z, dim=dim", "z / torch.sum(z, dim=-1")
+    (example / "conftest.py").write_text("from whichline.plain import diagnosis\n\ndiagnosis.MOST_SECONDS = 0\n")
+    output = run_pytest(example, "-k", "softmax")
+    assert "The search ended after 120 seconds of processor time: it has not tried everything." in output
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from whichline.rules.pairing import INIT, list_parameters, remember
 
 MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
 MOST_LOOKS = 200_000  # of probes, the same
+MOST_NUMBERS = 1 << 25  # in the arguments of calls about which all is kept that is known
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
@@ -60,6 +61,7 @@ class Runner:
     looks: int = 0
     seed: int = 0
     _longest: int = LONGEST
+    _numbers: int = 0  # in the arguments of what is known
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
@@ -129,6 +131,7 @@ class Runner:
                 error = self.suite.ending(test)
         finally:
             recorder.end()  # also where the call has raised
+            recorder.enter = recorder.watch = None  # which lead back to it, and hold all values until then
             self.suite.calls.adapters = students
             self.looks += recorder.looks
         if noting and not puts:
@@ -163,6 +166,10 @@ class Runner:
         key = name, of, _identify(arguments)
         if key not in self._known:
             given = {name: x for name, x in arguments.items() if isinstance(x, Tensor | int | float)}
+            self._numbers += sum(x.numel() for x in given.values() if isinstance(x, Tensor))
+            if self._numbers > MOST_NUMBERS:
+                self._known.clear()
+                self._numbers = 0
             self._known[key] = Known(
                 Checkpoints() if memory else self.follow[name].compute_checkpoints(arguments), given
             )

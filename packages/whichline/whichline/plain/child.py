@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+import time
 import traceback
 from collections.abc import Generator
 from contextlib import suppress
@@ -13,7 +14,6 @@ from typing import Any, TextIO
 import numpy as np
 import pytest
 import torch
-from _pytest.runner import pytest_runtest_teardown, runtestprotocol
 
 from whichline.engine.finding import Finding
 from whichline.plain import Names
@@ -51,7 +51,7 @@ class Serves:
                 answer = [each.as_json() for each in self._explain(test)]
             else:
                 answer = list(filter(self.diagnosis.fails, self.items))
-            self.answers.write(json.dumps(answer) + "\n")
+            self.answers.write(json.dumps([time.process_time(), answer]) + "\n")
             self.answers.flush()
         os._exit(0)  # no report, no cache, no coverage is written here
 
@@ -76,13 +76,14 @@ class Serves:
         self.error = None
         item = self.items[test]
         if self.last and self.last.parent is not item.parent:
-            pytest_runtest_teardown(self.last, item)  # what the two do not share
+            runner: Any = item.config.pluginmanager.get_plugin("runner")  # other plugins have ended it already
+            runner.pytest_runtest_teardown(self.last, item)  # what the two do not share
         self.last = item
         random.seed(0)
         np.random.seed(0)
         torch.manual_seed(0)
         with suppress(KeyboardInterrupt):
-            runtestprotocol(item, log=False, nextitem=_Next(item))  # type: ignore[arg-type]
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=_Next(item))
         return self.error
 
     @pytest.hookimpl(wrapper=True)
@@ -115,7 +116,7 @@ def main() -> None:
     sys.path[:] = settings["path"]
     functions = Functions(settings["code"], settings["reference"], Names(settings["names"]))
     sys.meta_path[:0] = [functions.code, functions.reference]  # type: ignore[list-item]
-    pytest.main(settings["args"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
+    pytest.main([*settings["args"], "--maxfail=0"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import linecache
 import re
 import reprlib
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, say_corrected
+from whichline.locate.found import Found, join_patches, say_corrected
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.run import Experiment, Runner, copy_tensors, order_by_generality
@@ -31,13 +32,15 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_equal, is_one
 from whichline.plain.functions import Functions, Paired
 from whichline.plain.objects import UnlikeError
-from whichline.plain.parts import ANSWER, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
+from whichline.plain.parts import ANSWER, FORM, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
 from whichline.plain.process import say
-from whichline.plain.reference import PlainCheckpoints, PlainSuite
+from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.rules.pairing import INIT, list_parameters
 
+MOST_SECONDS = 120.0  # of processor time, for one test
+LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
+FEW = 4  # numbers
 MOST_CASES = 4  # calls of one function that are searched together
-MOST_WRONG = 32  # calls of one test that are kept
 BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
 
 
@@ -65,8 +68,9 @@ class Watching:
         try:
             arguments = paired.signature.bind(*args, **kwargs).arguments
             before = copy_tensors(list_arguments(arguments))
-            parts = copy_parts(paired.bind(args, kwargs))
-            steps = self.suite.references[paired.name].compute_checkpoints(copy_parts(parts), noting=False)
+            parts = copy_parts(now := paired.bind(args, kwargs))
+            given = {**copy_parts(parts), FORM: now[FORM]}  # which leads to the twin that lives
+            steps = self.suite.references[paired.name].compute_checkpoints(given, noting=False)
             paired.note(args, parts)
         except TypeError as error:
             self.unfit[paired.name] = str(error)
@@ -95,7 +99,7 @@ class Watching:
         return came
 
     def _note(self, paired: Paired, parts: Parts, steps: PlainCheckpoints, is_wrong: bool) -> None:
-        if is_wrong and steps.outputs and len(self.wrong) < MOST_WRONG:
+        if is_wrong and steps.outputs and sum(each.call == paired.name for each in self.wrong) < MOST_CASES:
             self.wrong.append(self._make_case(paired, parts))
 
     def _make_case(self, paired: Paired, parts: Parts) -> Case:
@@ -172,7 +176,8 @@ class Diagnosis:
             if error is not None and len(cases) < MOST_CASES:
                 failing.append(other)
                 cases += [each for each in watching.wrong if each.call == first.call][:1]
-        return self._search(runner, first, cases, failing)
+        found = self._search(runner, first, cases, failing)
+        return [*found, *say(test, LATE)] if runner.is_late else found
 
     def _watch(self, test: str) -> tuple[Watching, BaseException | None]:
         watching = Watching(self.suite)
@@ -180,17 +185,20 @@ class Diagnosis:
             return watching, self.suite.run_item(test)
 
     def _make_runner(self) -> Runner:
-        return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs)  # type: ignore[arg-type]
+        until = time.process_time() + MOST_SECONDS
+        return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs, until=until)  # type: ignore[arg-type]
 
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
         # In the life of an object, its calls bear numbers: each case has its own.
         groups = [[test] for test in tests] if self.suite.functions.paired[first.call].kind else [tests]
+        runner.pairs = list_fitting(runner, tests)
         found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
         tests = [test for test in tests if any(test.name in each.explains for each in found)] or tests
-        is_inside = any(each.trace.is_called_rightly(each.place) for each in found)
-        if any(map(_is_answer, found)) or (is_inside and judge_calls(runner, tests).wrong):
+        if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
             found = []
+        if found and judge_calls(runner, tests, join_patches(found)).wrong:
+            found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = _find_shape(runner, tests) or found
         if not found:
@@ -334,10 +342,17 @@ def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
     return []
 
 
+def _is_of_few(found: Found) -> bool:
+    """Tell whether one of two places has so few numbers that any two would do."""
+    return all(getattr(x, "numel", lambda: 1)() <= FEW for x in found.trace.values[found.place] if x is not None)
+
+
 def _is_answer(found: Found) -> bool:
     """Tell whether all that is known is that the right answer would be right, and not that it goes wrong there."""
     place, trace = found.place, found.trace
-    if not found.option.names[0].startswith(f"the {ANSWER}"):
+    wanted = trace.known.values.get(found.option.names[0])
+    answers = (step.value for name, step in trace.steps.items() if name.startswith(f"the {ANSWER}"))
+    if not wanted or not any(find_layout(wanted, each) is not None for each in answers):
         return False
     operands = trace.list_operands(place)
     is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1  # it was wrong before, perhaps

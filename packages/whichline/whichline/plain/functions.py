@@ -17,10 +17,11 @@ from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from whichline.locate.observed import Namespace, Observed, keep_state
 from whichline.plain import Names
-from whichline.plain.objects import MOST_CALLS, SELF, Kind, find_reference, watch_making
+from whichline.plain.objects import SELF, Kind, find_reference, watch_making
 from whichline.plain.parts import FORM, Parts, find_construction, list_outputs, put_together, take_apart
 from whichline.rules.pairing import list_parameters
 
@@ -100,6 +101,7 @@ class Paired:
         kind: of a method, its class.
         given: the arguments themselves, where a test calls it.
         came: what it gave back last.
+        is_bare: whether that is a tensor, where the reference may give it in a tuple.
         changed: the names of those parts of its arguments that the reference has changed in some call.
     """
 
@@ -109,6 +111,7 @@ class Paired:
     kind: Kind | None = None
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     came: Any = None
+    is_bare: bool = False
     changed: set[str] = field(default_factory=set)
 
     @cached_property
@@ -158,16 +161,23 @@ class Paired:
         return {**parts, FORM: form}
 
     def is_compared(self, args: Sequence[Any]) -> bool:
-        """Tell whether a call is compared: one of a method, if not too many were."""
+        """Tell whether a call is compared: one of a method, if what came before it can be kept."""
         if self.kind is None:
             return True
         made = find_construction(args[0]) if args else None
-        return made is not None and len(made.calls) < MOST_CALLS and self.has_right
+        return made is not None and not made.is_full and self.has_right
 
     @staticmethod
     def has_calls_before(parts: Mapping[str, Any]) -> bool:
         """Tell whether an object was called before the call that these parts are of."""
         return bool(parts[FORM].get(SELF, {}).get("calls"))
+
+    @staticmethod
+    def list_past(parts: Mapping[str, Any]) -> Parts:
+        """The tensors that came into earlier calls on the same object."""
+        calls = enumerate(parts[FORM].get(SELF, {}).get("calls", ()), 1)
+        found = [(f"`{name}` of call {i}", x) for i, call in calls for name, x in call.parts.items()]
+        return dict({id(x): (name, x) for name, x in reversed(found) if isinstance(x, Tensor)}.values())
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
         """The same of a call."""
@@ -184,7 +194,7 @@ class Paired:
     def note(self, args: Sequence[Any], parts: Parts) -> None:
         """Note a call of a method: calls that come after it are compared with what it leaves behind."""
         if self.kind:
-            find_construction(args[0]).note(parts, parts[FORM], self.function.__name__)
+            find_construction(args[0]).note(parts, self.function.__name__)
 
     def __call__(self, **parts: Any) -> Any:
         """Call the function of the code; give the tensors that come out, one by itself."""

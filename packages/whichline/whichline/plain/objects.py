@@ -1,9 +1,11 @@
 """Objects whose class has a reference: how they were made, and what was called on them since.
 
-An object of the code is made again, and its twin by the class of the reference, from the same arguments. Before each
-call both get the state that the object had: weights and gradients, and whatever was set from outside.
+Its twin, by the class of the reference, is made from the same arguments, lives beside it, and gets each call that the
+object gets. Before a call it gets the state that the object has: weights and gradients, and whatever was set from
+outside. Only an experiment makes both anew, and repeats their calls.
 """
 
+import copy
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
@@ -34,7 +36,8 @@ from whichline.plain.parts import (
 )
 
 SELF, OF_INIT = "self", "{} of __init__"
-MOST_CALLS = 24  # on one object that are compared
+MOST_CALLS = 128  # on one object that are compared
+MOST_NUMBERS = 1 << 26  # that are kept of them
 
 
 class UnlikeError(Exception):
@@ -67,7 +70,34 @@ class Kind:
         return self
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
+class Past:
+    """A call of a method, which is over.
+
+    Args:
+        parts: the state of the object before it, and the arguments.
+        method: its name.
+    """
+
+    parts: Parts
+    method: str
+
+    def __deepcopy__(self, memo: Any) -> "Past":
+        return self
+
+    def repeat(self, value: Any, made: "Construction", is_reference: bool) -> None:
+        """Call an object as another one was called."""
+        parts = {name: _as_leaf(x) for name, x in self.parts.items()}
+        forms = parts[FORM]
+        _set_state(value, made, forms[SELF]["state"], parts)
+        others = {name: put_together(form, parts, is_reference) for name, form in forms.items() if name != SELF}
+        signature = inspect.signature(getattr(made.kind.made, self.method))
+        bound = inspect.BoundArguments(signature, {SELF: value, **others})  # type: ignore[arg-type]  (any dict)
+        name = made.kind.names.rename(self.method) if is_reference else self.method
+        getattr(value, name)(*bound.args[1:], **bound.kwargs)
+
+
+@dataclass(eq=False)
 class Construction:
     """How an object was made, and what was called on it since.
 
@@ -75,13 +105,13 @@ class Construction:
         kind: its class.
         given: the arguments of its constructor themselves.
         form: of these arguments.
-        parts: of these arguments, and of those of calls, as they were.
+        parts: of these arguments, as they were.
         names: the names of its tensors, by those in the object of the code; None: it is that.
 
     Attributes:
         computed: its tensors that are no parameters, as the constructor left them.
-        calls: the state before each, its name, and the form of its arguments.
-        latest: the names under which parts of its last call are kept, by those that they have now.
+        calls: those that are over.
+        twin: the object of the reference, and how many calls it had.
     """
 
     kind: Kind
@@ -90,8 +120,13 @@ class Construction:
     parts: Parts
     names: dict[str, str] | None = None
     computed: Parts = field(default_factory=dict)
-    calls: list[tuple[Any, str, Any]] = field(default_factory=list)
-    latest: dict[str, str] = field(default_factory=dict)
+    calls: list[Past] = field(default_factory=list)
+    twin: tuple[Any, int] = (None, 0)
+    kept: int = 0  # numbers in the calls
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.calls) >= MOST_CALLS or self.kept >= MOST_NUMBERS
 
     def take_apart(self, value: Any, name: str, parts: Parts) -> "Life":
         """Note the parts of all that has happened to an object, and of its state now."""
@@ -101,7 +136,9 @@ class Construction:
             for key, x in {**self.list_settings(value), **self.list_tensors(value)}.items()
             if key not in self.computed or not is_equal(x, self.computed[key])
         }
-        return Life(kind=self.kind, given=self.form, calls=tuple(self.calls), state=state)
+        life = Life(kind=self.kind, given=self.form, calls=tuple(self.calls), state=state)
+        life.made = self
+        return life
 
     def list_tensors(self, value: Any) -> Parts:
         """The tensors of an object: those that its constructor was given, and its own."""
@@ -124,45 +161,48 @@ class Construction:
             settings |= {f"param_groups[{i}].{key}": x for key, x in group.items() if type(x) in (int, float)}
         return settings
 
-    def note(self, parts: Parts, forms: Mapping[str, Any], method: str) -> None:
-        """Note a call, by parts that are its own."""
-        new = {name: x for name, x in parts.items() if name not in self.parts and name != FORM}
-        for name in new:
-            if not name.endswith(GRADIENT) and not self._is_unchanged(name, new):
-                self.latest[name] = f"{name} of call {len(self.calls) + 1}"
-        for name, x in new.items():
-            base = name.removesuffix(GRADIENT)
-            self.parts.setdefault(self.latest[base] + name.removeprefix(base), x)
-        names = self.latest
-        others = {name: _rename(form, names) for name, form in forms.items() if name != SELF}
-        self.calls.append((_rename(forms[SELF]["state"], names), method, others))
-
-    def _is_unchanged(self, name: str, parts: Parts) -> bool:
-        before = self.latest.get(name)
-        return before is not None and name + GRADIENT not in parts and is_equal(self.parts[before], parts[name])
+    def note(self, parts: Parts, method: str) -> None:
+        """Note a call; what is as it was before the last one is kept once."""
+        last = self.calls[-1].parts if self.calls else self.parts
+        new = {name: x for name, x in parts.items() if name not in last or not is_equal(x, last[name])}
+        self.kept += sum(x.numel() for x in new.values() if isinstance(x, Tensor))
+        self.calls.append(Past({**{name: last.get(name) for name in parts}, **new, FORM: parts[FORM]}, method))
 
 
 class Life(Built):
-    """All that has happened to an object: what it can be made again from."""
+    """All that has happened to an object: what it can be made again from.
+
+    Attributes:
+        made: how the object was made whose twin lives; None in an experiment.
+    """
+
+    made: Construction | None = None
+
+    def __deepcopy__(self, memo: Any) -> "Life":
+        return Life(copy.deepcopy(dict(self), memo))
 
     def build(self, parts: Parts, is_reference: bool) -> Any:
-        """Make the object, or its twin; nothing that this draws by chance is missing later."""
-        kind: Kind = self["kind"]
+        """Make the object, or its twin, unless that lives; nothing that this draws by chance is missing later."""
+        calls, live = self["calls"], self.made if is_reference else None
+        value, had = live.twin if live else (None, 0)
         with keep_state():
-            leaves = {name: _as_leaf(x) for name, x in parts.items()}
-            given = put_together(self["given"], leaves, is_reference)
-            bound = inspect.BoundArguments(kind.signature, given)
-            value = (kind.right if is_reference else kind.made)(*bound.args, **bound.kwargs)
-            made = find_construction(value)
-            if made is None:
-                made = vars(value)[MADE] = Construction(kind, given, self["given"], {}, {})
-            for state, method, form in self["calls"]:
-                _set_state(value, made, state, parts)
-                arguments = put_together(form, parts, is_reference)
-                signature = inspect.signature(getattr(kind.made, method))
-                bound = inspect.BoundArguments(signature, {SELF: value, **arguments})
-                getattr(value, method)(*bound.args[1:], **bound.kwargs)
-            _set_state(value, made, self["state"], parts)
+            if value is None or had != len(calls):
+                value = self._make(parts, is_reference)
+            if live:
+                live.twin = value, len(calls) + 1  # with the one that is made of it now
+            _set_state(value, find_construction(value), self["state"], parts)
+        return value
+
+    def _make(self, parts: Parts, is_reference: bool) -> Any:
+        kind: Kind = self["kind"]
+        leaves = {name: _as_leaf(x) for name, x in parts.items()}
+        given = put_together(self["given"], leaves, is_reference)
+        bound = inspect.BoundArguments(kind.signature, given)
+        value = (kind.right if is_reference else kind.made)(*bound.args, **bound.kwargs)
+        if find_construction(value) is None:
+            vars(value)[MADE] = Construction(kind, given, self["given"], {}, {})
+        for call in self["calls"]:
+            call.repeat(value, find_construction(value), is_reference)
         return value
 
 
@@ -221,18 +261,6 @@ def _as_leaf(x: Any) -> Any:
     return x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
 
 
-def _rename(form: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(form, Slot):
-        return Slot(names.get(form.name, form.name), form.restore)
-    if isinstance(form, dict):
-        new = type(form)(form)
-        new.update({key: _rename(each, names) for key, each in form.items()})
-        return new
-    if type(form) in (list, tuple):
-        return type(form)(_rename(each, names) for each in form)
-    return form
-
-
 def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts: Parts) -> None:
     """Give an object the state that another one had."""
     wanted = {key: parts[slot.name] for key, slot in state.items()}
@@ -251,6 +279,8 @@ def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts:
 
 
 def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
+    if tensor.dtype != x.dtype:
+        tensor.data = tensor.data.to(x.dtype)
     if tensor.shape != x.shape and tensor.shape == x.mT.shape:
         x, gradient = x.mT, None if gradient is None else gradient.mT
     with torch.no_grad():

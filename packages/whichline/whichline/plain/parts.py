@@ -90,6 +90,7 @@ def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[
     """The tensors and numbers that a function gave back, and those of its arguments that it should change."""
     parts: Parts = {}
     take_apart(answer, ANSWER, parts)
+    parts = dict(zip((ANSWER,), parts.values(), strict=True)) if len(parts) == 1 else parts
     left = list_arguments(arguments) if changed else {}
     parts |= {name: x for name, x in left.items() if name in changed}
     return {name: as_tensor(x) for name, x in parts.items()}
@@ -147,7 +148,7 @@ def _fill(value: Any, parts: dict[Any, Any]) -> Any:
     """A mapping, a list or a tuple of the kind of another one."""
     if isinstance(value, dict):
         new = copy.copy(value)
-        new.update(parts)
+        dict.update(new, parts)  # some kinds forbid their own
         return new
     if isinstance(value, Mapping):
         return parts

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from whichline.engine.finding import Finding
 from whichline.plain import NAME, Names, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
-MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too
-IN_ALL = 600.0  # for the tests of one run
+MOST_WAITING = 900.0  # seconds for one test, on however busy a machine; the first one waits for imports, too
+IN_ALL = 600.0  # of processor time, for the tests of one run
 
 
 def diagnose(
@@ -80,27 +79,28 @@ class Follower:
         }
         self.folder = folder
         self.process: subprocess.Popen[str] | None = None
-        self.seconds = 0.0  # that were waited for answers
+        self.seconds = 0.0  # of processor time
         self.lines: queue.Queue[str] = queue.Queue()
 
     def ask(self, test: str) -> list[Finding]:
         """Ask what makes a test fail, by its id: which line, or why no line is known."""
         if self.seconds > IN_ALL:
-            return say(test, f"The searches of this run have taken {IN_ALL:.0f} seconds: run this test by itself.")
-        started = time.perf_counter()
+            return say(
+                test,
+                f"The searches of this run have taken {IN_ALL:.0f} seconds of processor time: run this test by itself.",
+            )
         try:
             self._send(test)
-            line = self.lines.get(timeout=MOST_SECONDS)
+            line = self.lines.get(timeout=MOST_WAITING)
         except queue.Empty:
             self.stop()
-            return say(test, f"The search took longer than {MOST_SECONDS:.0f} seconds, and was ended.")
+            return say(test, f"The search took longer than {MOST_WAITING:.0f} seconds, and was ended.")
         except OSError:
             line = ""
-        finally:
-            self.seconds += time.perf_counter() - started
         if not line:
             return say(test, f"The process that follows the test ended: {self._read_errors()}")
-        return [Finding.from_json(each) for each in json.loads(line)]
+        self.seconds, findings = json.loads(line)
+        return [Finding.from_json(each) for each in findings]
 
     def ask_all(self) -> list[Finding]:
         """Run all tests, and ask of those that fail; each finding comes once, with the tests that it explains."""
@@ -108,7 +108,7 @@ class Follower:
         if not (line := self.lines.get()):
             return say("", f"The tests could not be collected: {self._read_errors()}")
         found: dict[str, Finding] = {}
-        for each in (each for test in json.loads(line) for each in self.ask(test)):
+        for each in (each for test in json.loads(line)[1] for each in self.ask(test)):
             before = found.setdefault(each.id, each)
             found[each.id] = replace(before, tests=tuple(dict.fromkeys((*before.tests, *each.tests))))
         return list(found.values())

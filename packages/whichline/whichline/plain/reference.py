@@ -6,8 +6,9 @@ Calls of functions that have a reference are tests of the engine: what one gives
 import ast
 import inspect
 import linecache
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import CodeType, FunctionType
@@ -19,11 +20,13 @@ from torch import Tensor
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Suite, Test
+from whichline.locate.calls import judge_calls
 from whichline.locate.checkpoints import Arguments, Checkpoints, Step, list_leaves
 from whichline.locate.named import Span, span_of
 from whichline.locate.pairs import Pair, Pairs
 from whichline.locate.probe import Expression, Recorder, is_plain
-from whichline.locate.run import copy_tensors
+from whichline.locate.run import Runner, copy_tensors
+from whichline.locate.trace import Trace
 from whichline.locate.values import Value, as_value, find_layout, identify, is_equal
 from whichline.plain.functions import Followed, Functions, Paired
 from whichline.plain.parts import ANSWER, copy_parts, is_right, list_arguments, list_outputs, put_together, take_apart
@@ -56,6 +59,7 @@ class PlainCheckpoints(Checkpoints):
         outputs: the tensors and numbers of the answer, by name.
         functions: that ran.
         unchanged: the names of what it left as it was of its arguments.
+        paired: the function that should do the same.
     """
 
     came: Any = None
@@ -64,6 +68,7 @@ class PlainCheckpoints(Checkpoints):
     outputs: dict[str, Tensor] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     unchanged: set[str] = field(default_factory=set)
+    paired: Paired | None = None
 
     def __post_init__(self) -> None:
         vars(self)["taken"] = Taken()
@@ -74,7 +79,8 @@ class PlainCheckpoints(Checkpoints):
     def give_answer(self, dtype: torch.dtype) -> Any:
         """The answer as the function of the code would give it."""
         parts: dict[str, Any] = {}
-        form = take_apart(self.came, ANSWER, parts)
+        came = next(iter(self.outputs.values())) if self.paired and self.paired.is_bare else self.came
+        form = take_apart(came, ANSWER, parts)
         grafted = {name: self.arguments.graft(x) for name, x in parts.items()}
         return put_together(form, {name: x.clone() if isinstance(x, Tensor) else x for name, x in grafted.items()})
 
@@ -94,7 +100,7 @@ class PlainReference:
         """
         is_later = bool(self.paired.given) and self.paired.has_calls_before(arguments)
         own = {name: _own(x) for name, x in arguments.items()}
-        steps = PlainCheckpoints(arguments=Arguments(list_leaves(own)))
+        steps = PlainCheckpoints(arguments=Arguments(list_leaves(own)), paired=self.paired)
         recorder = Recorder(noting=noting and not is_later)
         try:
             with self.followed.run(recorder):
@@ -113,12 +119,14 @@ class PlainReference:
         self.paired.changed |= {name for name, x in after.items() if not is_equal(x, before.get(name))}
         steps.unchanged = after.keys() - self.paired.changed
         outputs = steps.outputs = list_outputs(steps.came, bound.arguments, self.paired.changed)
-        for name, x in arguments.items():
-            if type(x) is float:
-                _add(steps, f"`{name}`", x)
         if not noting:
             return steps
         _collect(steps, recorder, self.paired.reference[1], outputs, self.paired.kind is not None)
+        numbers = {f"`{name}`": x for name, x in arguments.items() if type(x) is float}
+        for name, x in {**self.paired.list_past(arguments), **numbers}.items():
+            _add(steps, name, x)
+        for name, x in outputs.items():
+            _add(steps, f"the {name}", x)
         tensors = tuple(outputs.values())
         steps.answer = tensors[0] if len(tensors) == 1 else tensors
         return steps
@@ -142,13 +150,13 @@ def _add(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tuple[i
 def _collect(
     steps: PlainCheckpoints, recorder: Recorder, function: str, outputs: Mapping[str, Tensor], is_life: bool
 ) -> None:
-    """Make steps of all values that were recorded, and last of what came back.
+    """Make steps of all values that were recorded, but for what came back.
 
     What an object counts from call to call is one, too.
     """
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
     answers = {identify(x.detach()): f"the {name}" for name, x in outputs.items()}
-    known = {identify(step.value.tensor) for step in steps.taken.values()}
+    known = set[Hashable]()
     steps.functions = {place.function for place in recorder.order}
     times, most = Counter[Expression](), Counter(recorder.order)
     for place in recorder.order:
@@ -174,7 +182,7 @@ def _collect(
                 steps.lines[all_times] = place.file, place.line
         key = identify(as_value(value).tensor)
         in_loop = span in in_loops
-        answer = answers.get(identify(x.detach() if isinstance(x, Tensor) else x))
+        answer = answers.get(identify(x.detach()) if isinstance(x, Tensor) else key)
         if not in_loop and (key in known or answer):
             steps.lines |= {answer: (place.file, place.line)} if answer else {}
             continue
@@ -185,8 +193,6 @@ def _collect(
         name = f"{name}, line {place.line}" if name in steps.taken else name
         _add(steps, name, _as_it_was(x, value), series, turns)
         steps.lines[name] = place.file, place.line
-    for name, x in outputs.items():
-        _add(steps, f"the {name}", x)
 
 
 def _shorten(text: str) -> str:
@@ -240,21 +246,43 @@ def _list_assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 class PlainPair(Pair):
     """A function of the code with a reference: both have the same arguments."""
 
-    read_parts: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    paired: Paired = field(kw_only=True)
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         try:
-            parts = self.read_parts(parameters)
+            parts = self.paired.read(parameters)
         except TypeError:  # an object that is still being made
             return None
         return parts if all(is_plain(x) for x in parts.values() if isinstance(x, Tensor)) else None
 
     def see(self, answer: Any) -> Any:
+        self.paired.is_bare = isinstance(answer, Tensor)
         outputs = tuple(list_outputs(answer, {}, ()).values())
         return outputs[0] if len(outputs) == 1 else outputs
 
     def expect(self, right: Any) -> dict[str, Tensor]:
         return {str(i): x.detach() for i, x in enumerate(right if isinstance(right, tuple) else (right,))}
+
+
+def list_fitting(runner: Runner, tests: Sequence[Test]) -> Pairs:
+    """The pairs of functions that do the same: with the answers of a reference, what is made of them gets no worse.
+
+    One that gets a mask from its caller does something else, alone, than one that makes it.
+    """
+    calls, fitting = judge_calls(runner, tests[:1]), dict(runner.pairs)
+    for name in calls.wrong:
+        lending = replace(runner, lent={name})
+        if _measure(lending.run(tests[0], {}, noting=False)) > _measure(runner.run(tests[0], {}, noting=False)):
+            fitting = {key: [each for each in pairs if each.adapter != name] for key, pairs in fitting.items()}
+    return fitting
+
+
+def _measure(then: Trace) -> float:
+    """How far the answer of a run is from the right one; 0 if it passes."""
+    right = then.known.steps.answer
+    if then.passed or not isinstance(then.came, Tensor) or not isinstance(right, Tensor):
+        return 0.0 if then.passed else math.inf
+    return float((then.came - right).abs().max()) if then.came.shape == right.shape else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,7 +317,7 @@ class PlainSuite(Suite):
         """The functions by their code, as far as it tells their arguments."""
         paired = self.functions.paired.values()
         known = (each for each in paired if each.has_right and each.has_plain_parameters)
-        return {each.key: [PlainPair(each.name, {}, read_parts=each.read)] for each in known}
+        return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
     def make_item(self, id: str) -> Test:
         """A test of pytest."""
