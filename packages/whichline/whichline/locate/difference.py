@@ -42,7 +42,11 @@ class Difference:
 def compare(trace: Trace, change: Options) -> Difference:
     """Say how the first of the places of a change differs from what is put there, the first time that it does."""
     (place, option), *others = change.items()
-    if (match := trace.match(place)) and not _is_constant(trace.value(place)[-1]) and (words := _compare_steps(trace, match, change)):
+    if (
+        (match := trace.match(place))
+        and not _is_constant(trace.value(place)[-1])
+        and (words := _compare_steps(trace, match, change))
+    ):
         return Difference(words, True, is_extra=bool(others))
     values = trace.value(place)
     time = _find_different(trace, place, option)

@@ -3,12 +3,11 @@
 import ast
 import linecache
 import re
-import reprlib
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,99 +24,23 @@ from whichline.locate.difference import compare
 from whichline.locate.found import Found, join_patches, say_corrected
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
-from whichline.locate.run import Experiment, Runner, copy_tensors, order_by_generality
+from whichline.locate.repair import Line, find_line, find_repair
+from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
-from whichline.locate.values import as_value, find_layout, is_equal, is_one
-from whichline.plain.functions import Functions, Paired
-from whichline.plain.objects import UnlikeError
-from whichline.plain.parts import ANSWER, FORM, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
+from whichline.locate.values import as_value, find_layout, is_one
+from whichline.plain.functions import Functions
+from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import say
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
+from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
 FEW = 4  # numbers
-MOST_CASES = 4  # calls of one function that are searched together
 BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
-
-
-@dataclass
-class Watching:
-    """Holds each call that a test makes of a function against its reference.
-
-    Attributes:
-        calls: how many there were of each function.
-        wrong: those that differ, the first one first.
-        texts: those that give another text, and how it differs.
-        changing: those that change an argument which the reference leaves as it is, and the name of that.
-        unfit: why some cannot be compared.
-    """
-
-    suite: PlainSuite
-    calls: dict[str, int] = field(default_factory=dict)
-    wrong: list[Case] = field(default_factory=list)
-    texts: list[tuple[Case, str]] = field(default_factory=list)
-    changing: list[tuple[Case, str]] = field(default_factory=list)
-    unfit: dict[str, str] = field(default_factory=dict)
-
-    def __call__(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.calls[paired.name] = self.calls.get(paired.name, 0) + 1
-        try:
-            arguments = paired.signature.bind(*args, **kwargs).arguments
-            before = copy_tensors(list_arguments(arguments))
-            parts = copy_parts(now := paired.bind(args, kwargs))
-            given = {**copy_parts(parts), FORM: now[FORM]}  # which leads to the twin that lives
-            steps = self.suite.references[paired.name].compute_checkpoints(given, noting=False)
-            paired.note(args, parts)
-        except TypeError as error:
-            self.unfit[paired.name] = str(error)
-            return paired.function(*args, **kwargs)
-        try:
-            came = paired.function(*args, **kwargs)
-        except Exception:
-            self._note(paired, parts, steps, is_wrong=steps.error is None)
-            raise
-        if steps.error:
-            raised = (
-                "" if isinstance(steps.error, UnlikeError) else f"the reference raises {type(steps.error).__name__}: "
-            )
-            self.unfit[paired.name] = f"{raised}{steps.error}"
-            return came
-        ours, theirs = list_texts(came), list_texts(steps.came)
-        if ours != theirs:
-            self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
-        if not steps.outputs and not theirs and came is not steps.came:
-            self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
-        else:
-            self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
-            left = [name for name, x in list_arguments(arguments).items() if not is_equal(x, before.get(name))]
-            left = [name for name in left if name in steps.unchanged]
-            self.changing += [(self._make_case(paired, parts), left[0])] if left else []
-        return came
-
-    def _note(self, paired: Paired, parts: Parts, steps: PlainCheckpoints, is_wrong: bool) -> None:
-        if is_wrong and steps.outputs and sum(each.call == paired.name for each in self.wrong) < MOST_CASES:
-            self.wrong.append(self._make_case(paired, parts))
-
-    def _make_case(self, paired: Paired, parts: Parts) -> Case:
-        return Case(f"call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
-
-
-def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | bytes]) -> str:
-    """Say where two texts differ first."""
-    name = next(name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name))
-    here, there = (reprlib.repr(texts[name]) if name in texts else "nothing" for texts in (ours, theirs))
-    where = name.removeprefix(ANSWER)
-    return f"{here}{f' as its {where}' if where else ''}, and the reference {there}"
-
-
-def _is_wrong(came: dict[str, Tensor], steps: PlainCheckpoints, parts: Parts) -> bool:
-    if [*came] != [*steps.outputs]:
-        return True
-    return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
 
 
 @dataclass(frozen=True)
@@ -160,7 +83,7 @@ class Diagnosis:
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return say(test, _describe_right(watching))
+            return say(test, describe_right(watching))
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
@@ -251,6 +174,11 @@ class Diagnosis:
         if error and not isinstance(error, WrongAnswer):
             place, said = self._find_end(runner, tests[0], error)
             words = f"{first.name[0].upper()}{first.name[1:]} raises, and {right}.{name} does not."
+            frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+            near = [(code.co_filename, code.co_qualname, line) for code, line in reversed(frames)]
+            near = [each for each in near if self.suite.has_written(each[0])]
+            if repair := self._find_repair(runner, words, tests, failing, near):
+                return [repair]
             return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
         words = f"{first.name} gives something else than {right}.{name}."
         calls = judge_calls(runner, tests)
@@ -261,12 +189,31 @@ class Diagnosis:
         roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
         roots.sort(key=lambda place: _is_little(search.trace_of(place), place))
         place, said = dict[str, Any](), ""
+        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, roots)]):
+            return [repair]
         if roots:
             said = BEGIN.format(roots[0], name_file(roots[0].file, self.suite.root), roots[0].line)
         else:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
         return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
+
+    def _find_repair(
+        self, runner: Runner, words: str, tests: Sequence[Test], failing: Sequence[str], near: Sequence[Line]
+    ) -> Finding | None:
+        """Find the one change of the code with which some calls give what the reference gives."""
+        if not (repair := find_repair(runner, tests, [], near)):
+            return None
+        name = tests[0].cases()[0].call
+        passing = [test for test in failing if repair.passes(self.suite.make_item(test))]
+        return Finding(
+            name,
+            f"{name}-repair",
+            (words[0].upper() + words[1:],),
+            proof=_say_proof(f"With {repair.mutant.words}", name, passing, failing),
+            tests=tuple(passing or failing),
+            **repair.show(self.suite.root),
+        )
 
     def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:
         """Say which line changes an argument that the reference leaves as it is."""
@@ -380,20 +327,11 @@ def _is_known(trace: Trace, place: Expression) -> bool:
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
     """Say which tests pass with right values in all the places."""
-    right = say_corrected(known.found)
+    return _say_proof(say_corrected(known.found), known.name, passing, failing)
+
+
+def _say_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
-    name = known.name.rpartition(".")[2]
+    name = function.rpartition(".")[2]
     return f"{right}, this call of {name} gives what the reference gives; the test still fails."
-
-
-def _describe_right(watching: Watching) -> str:
-    """Say that all calls are right, or which cannot be compared."""
-    if watching.unfit:
-        name, why = next(iter(watching.unfit.items()))
-        return f"Calls of {name} cannot be compared: {why}."
-    names = ", ".join(f"{name} ({count})" for name, count in watching.calls.items())
-    return (
-        f"All calls of this test give what the reference gives, but for rounding: {names}. "
-        "What is wrong is in the test, in code that has no reference, or in the last digits."
-    )
