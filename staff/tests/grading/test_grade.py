@@ -302,7 +302,7 @@ def test_a_second_run_grades_nothing_again_and_mends_the_reports(course, graded,
     shutil.copytree(graded.out, out)
     (out / "right" / "results.json").unlink()
     paths = [graded.out.parent / name for name in SUBMISSIONS]
-    said = run_staff(course, "grade", *paths[::-1], "--out", out, "-v")
+    said = run_staff(course, "grade", *paths[::-1], "--out", out, "--answers", out / "answers", "-v")
     assert said.count('"what": "graded before"') == len(paths)
     for report in graded.out.glob("*/*.*"):
         assert (out / report.relative_to(graded.out)).read_text() == report.read_text()
