@@ -18,7 +18,6 @@ from staff.tools.student import ROOT, write_submission
 from whichline.engine.assignment import load_problems
 from whichline_grader.sandbox.submission import take_in
 
-BONUS = sum(each.points for each in load_problems(ROOT).values() if each.bonus)  # on top of the maximum
 # This course does without the bonus problems that take longest.
 LEFT_OUT = ("multihead_attention", "blockwise_attention", "decoding")
 MOST = MAXIMUM + load_problems(ROOT)["attention_module"].points
