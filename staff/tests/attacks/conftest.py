@@ -1,7 +1,8 @@
-"""The attacks that were selected, graded in each layer and by a plain run; each run once for all tests."""
+"""The attacks that were selected, graded in each layer and by a plain run: one run for all tests."""
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,47 +13,34 @@ from staff.tests.attacks.attack import Attack
 from staff.tests.attacks.grade import NOT_HERE
 from staff.tests.attacks.plain import Outcome
 from staff.tests.under_load import busy
-from staff.tools.forked import begin_forked, wait_for
+from staff.tools.forked import run_forked
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
 
 BUSY = "beside busy processes"
-Run = tuple[int, Path]
+Run = tuple[subprocess.CompletedProcess[bytes], Path]
 
 
 @pytest.fixture(scope="session")
-def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """`begin("plain")` or `begin("grade", LAYER)`: the id of the process of a run, and its folder."""
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`run("plain")` or `run("grade", LAYER)`: how it ended, and its folder."""
     cases = filter(None, (getattr(item, "callspec", None) for item in request.session.items))
     attacks = (case.params.get("attack") for case in cases)
     selected = sorted({attack.id for attack in attacks if isinstance(attack, Attack)})
 
-    def begin(*what: str) -> Run:
+    def run(*what: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
         command = (f"staff.tests.attacks.{what[0]}", *what[1:], str(folder), *selected)
-        (folder / "stderr").touch()
-        return begin_forked(command, ROOT, os.environ, [os.devnull, os.devnull, str(folder / "stderr")]), folder
+        return run_forked(command, ROOT, os.environ), folder
 
-    return begin
-
-
-@pytest.fixture(scope="session")
-def ended(begin: Callable[..., Run]) -> dict[str, tuple[int, Path]]:
-    """Status and folder of all of them, at once: much of their time they wait for what hangs."""
-    commands = (("plain",), ("grade", "bubblewrap"), ("grade", "process"))
-    return {command: finished(run) for command, run in [(each[-1], begin(*each)) for each in commands]}
-
-
-def finished(run: Run) -> tuple[int, Path]:
-    pid, folder = run
-    return wait_for(pid), folder
+    return run
 
 
 @pytest.fixture(scope="session")
-def plain(ended: dict[str, tuple[int, Path]]) -> dict[str, Outcome]:
+def plain(run: Callable[..., Run]) -> dict[str, Outcome]:
     """What became of each attack in a plain run."""
-    status, folder = ended["plain"]
-    assert status == 0, (folder / "stderr").read_text()
+    finished, folder = run("plain")
+    assert finished.returncode == 0, finished.stderr
     return json.loads((folder / "outcomes.json").read_text())
 
 
@@ -60,16 +48,16 @@ def plain(ended: dict[str, tuple[int, Path]]) -> dict[str, Outcome]:
     scope="session",
     params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)],
 )
-def results(request: pytest.FixtureRequest, begin: Callable[..., Run]) -> Path:
+def results(request: pytest.FixtureRequest, run: Callable[..., Run]) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside two busy processes for each processor."""
     if request.param == BUSY:
         with busy(2 * (os.cpu_count() or 1)):
-            status, folder = finished(begin("grade", "bubblewrap"))
+            finished, folder = run("grade", "bubblewrap")
     else:
-        status, folder = request.getfixturevalue("ended")[request.param]
-    if status == NOT_HERE and os.environ.get("CI") != "true":
-        pytest.skip(f"no {request.param} here: {(folder / 'stderr').read_text()}")
-    assert status == 0, (folder / "stderr").read_text()
+        finished, folder = run("grade", request.param)
+    if finished.returncode == NOT_HERE and os.environ.get("CI") != "true":
+        pytest.skip(f"no {request.param} here: {finished.stderr}")
+    assert finished.returncode == 0, finished.stderr
     return folder / "results"
 
 

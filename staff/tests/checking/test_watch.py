@@ -265,10 +265,10 @@ def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how:
 def test_a_save_runs_what_it_can_reach(student: Student) -> None:
     ran = student.folder / "ran"
     student.replace(LINEAR, RIGHT, f"open({str(ran)!r}, 'a').write('x'); {RIGHT}")
-    with watching(student, "linear", "attention_module", "multihead_self_attention") as terminal:
+    with watching(student, "linear", "blockwise_attention", "multihead_self_attention") as terminal:
         before = ran.read_text()
-        student.replace("cs336_basics/nn/attention_module.py", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)")
-        terminal.expect("attention_module .* failing")
+        student.replace("cs336_basics/nn/blockwise.py", "total.clamp(min=1.0)", "total.clamp(min=2.0)")
+        terminal.expect("blockwise_attention .* failing")
         terminal.expect(ENDED)
         assert ran.read_text() == before
         student.replace("cs336_basics/nn/functional.py", "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
