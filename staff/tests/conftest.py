@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from whichline_grader.grading.suite import GradedSuite
+    from whichline_grader.sandbox.confinement import Sandbox
 
 serve(ROOT)  # as the engine's plugin does, which is off where tests run in parallel
 
@@ -43,6 +44,15 @@ def graded_suite() -> "GradedSuite":
     from whichline_grader.grading.suite import load_graded_suite
 
     return load_graded_suite(ROOT)
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> "Iterator[Sandbox]":
+    """The sandbox that a class is graded in."""
+    from whichline_grader.sandbox.confinement import start
+
+    with start("bubblewrap") as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,16 @@ def copy_tree(to: Path, left_out: str = "") -> None:
             shutil.copy(ROOT / name, to / name)
 
 
+def leave_out(tree: Path, *problems: str) -> None:
+    """Let a course do without some problems."""
+    stated = tree / "assignment.toml"
+    text = stated.read_text()
+    for id in problems:
+        assert f'id = "{id}"\n' in text
+        text = text.replace(f'id = "{id}"\n', f'id = "{id}"\nleft_out = true\n')
+    stated.write_text(text)
+
+
 def commit_all(folder: Path) -> None:
     """Make a folder a git repository of one commit."""
     for command in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "all of it")):

@@ -1,8 +1,9 @@
 """A module run as `python -m` runs it, in a fork of a process that has imported torch: a second and a half less.
 
 `python -c "from staff.tools.forked import wait; wait()"` is that process. A line on its standard input is a JSON object
-with the folder, the environment, the module with its arguments, and the files for what it prints; the answer is a line
-with its exit status. What the module starts to run the tests of an assignment is forked in the same way.
+with the folder, the environment, the module with its arguments, and its standard files; the answers are a line with
+its id, and when that is asked for, one with its exit status. What the module starts to run the tests of an assignment
+is forked in the same way.
 """
 
 import json
@@ -19,33 +20,53 @@ from tempfile import TemporaryFile
 from traceback import print_exc
 from typing import Any
 
-IMPORTED = (  # pytest's plugins are not among it: pytest wants to import them itself
+IMPORTED = (  # plugins of pytest are not among it, which pytest wants to import itself
     "torch",
     "beartype",
     "einops",
     "numpy",
+    "pytest",
     "rich.console",
     "safetensors.torch",
+    "whichline.checking.runner",
+    "whichline.checking.short_failures",
+    "whichline.locate.explain",
 )
-SECONDS = 600  # that a module may take
+SECONDS = 1800  # after which a module hangs, and is no longer just slow on a busy machine
 
 
 def run_forked(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a module with arguments. Of what Python reads at its start, the environment may have PYTHONIOENCODING."""
-    process = _start()
-    assert process.stdin is not None
-    assert process.stdout is not None
     with TemporaryFile() as out, TemporaryFile() as err:
         files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        line = {"folder": str(folder), "environment": dict(environment), "command": command, "files": files}
-        process.stdin.write(json.dumps(line).encode() + b"\n")
-        process.stdin.flush()
-        status = int(process.stdout.readline())
+        status = wait_for(begin_forked(command, folder, environment, [os.devnull, *files]))
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess([*command], status, out.read(), err.read())
+
+
+def begin_forked(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], files: Sequence[str], terminal: bool = False
+) -> int:
+    """Begin to run a module on three standard files, which may be one terminal: the id of its process."""
+    wanted = {"folder": str(folder), "environment": dict(environment), "command": command, "files": files}
+    return _ask(wanted | {"terminal": terminal})
+
+
+def wait_for(pid: int) -> int:
+    """Wait for the end of such a process: its exit status."""
+    return _ask({"ended": pid})
+
+
+def _ask(wanted: Mapping[str, object]) -> int:
+    process = _start()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(wanted).encode() + b"\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
 
 
 @cache
@@ -62,33 +83,39 @@ def wait() -> None:
     for name in IMPORTED:
         __import__(name)
     quick_start.look_again()
-    _forget_ours()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "staff"]:
+        del sys.modules[name]  # a course has its own
+    for name in ("jaxtyping", "whichline"):
+        sys.modules[name].__doc__ = "PYTEST_DONT_REWRITE"  # or pytest warns that they are here before it
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
-        if (child := os.fork()) == 0:
+        if pid := wanted.get("ended"):
+            if not select.select([os.pidfd_open(pid)], [], [], SECONDS)[0]:
+                os.kill(pid, signal.SIGKILL)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        elif os.fork() == 0:
             break
-        if not select.select([os.pidfd_open(child)], [], [], SECONDS)[0]:
-            os.kill(child, signal.SIGKILL)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     else:
         return
-    for number, path in ((0, os.devnull), *enumerate(wanted["files"], 1)):
-        os.dup2(os.open(path, os.O_RDWR), number)
+    if wanted["terminal"]:
+        os.setsid()  # the terminal that it opens next is its own
+    files = [os.open(path, os.O_RDWR) for path in wanted["files"]]
+    print(os.getpid(), flush=True)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    if wanted["terminal"]:
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))  # noqa: SIM115 (until the end)
     for stream in (sys.stdout, sys.stderr) if "PYTHONIOENCODING" in os.environ else ():
         stream.reconfigure(encoding=os.environ["PYTHONIOENCODING"])  # type: ignore[union-attr] (a TextIOWrapper)
     module, *arguments = wanted["command"]
     sys.argv = [module, *arguments]
     sys.path[0] = wanted["folder"]
-    subprocess.Popen = _Popen
+    if module != "pytest":  # a plain suite's own process begins without what the tests have imported
+        subprocess.Popen = _Popen
     runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-def _forget_ours() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("staff", "whichline")]:
-        del sys.modules[name]
 
 
 class _Popen(subprocess.Popen):
@@ -109,7 +136,6 @@ class _Popen(subprocess.Popen):
                 os.chdir(cwd)
                 sys.argv = ["-c", *args[4:]]
                 del sys.path[0]
-                _forget_ours()
                 exec(args[3], {"__name__": "__main__"})  # noqa: S102 (our own code)
             except BaseException:
                 print_exc()

@@ -1,52 +1,59 @@
 """The `cs336` command, or pytest, in a terminal of its own, for keys and Ctrl-C."""
 
+import fcntl
 import os
-import sys
+import struct
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
+from pexpect.fdpexpect import fdspawn
 
+from staff.tools.forked import begin_forked, wait_for
 from staff.tools.student import Student
 
 # What the last line of the watch says after a run.
 ENDED = r"\d\d:\d\d:\d\d, (\d+\.\d\d) s"
 
 
-class Terminal(pexpect.spawn):
+class Terminal(fdspawn):
     """24 lines by 80 columns; a "dumb" one has no colours, which would stand between words."""
 
     def __init__(self, folder: Path, *arguments: str, kind: str = "dumb", module: str = "whichline") -> None:
-        command = ["-m", module, *arguments]
-        super().__init__(
-            sys.executable,
-            command,
-            cwd=folder,
-            env={**os.environ, "TERM": kind},
-            dimensions=(24, 80),
-            encoding="utf-8",
-            timeout=120,
-        )
-        self.delaybeforesend = None
+        ours, theirs = os.openpty()
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+        files = [os.ttyname(theirs)] * 3
+        self.process_id = begin_forked((module, *arguments), folder, {**os.environ, "TERM": kind}, files, terminal=True)
+        os.close(theirs)
+        super().__init__(ours, encoding="utf-8", timeout=120)
 
     def shows(self, *texts: str) -> None:
         """Wait for these, one after the other."""
         for text in texts:
             self.expect_exact(text)
 
+    def press_ctrl_c(self) -> None:
+        self.send("\x03")
+
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self.child_fd)[3] & termios.ECHO)
+
     def wait_for(self, path: Path) -> None:
         """Wait for the command to make a file."""
+        end = time.monotonic() + 120
         while not path.exists():
-            assert self.isalive(), self.read()
+            assert time.monotonic() < end, f"there is no {path}"
             time.sleep(0.1)
 
-    def end(self) -> int | None:
+    def end(self) -> int:
         """Wait for the end of the command: its exit status."""
         self.expect(pexpect.EOF)
-        self.wait()
-        return self.exitstatus
+        self.close()
+        return wait_for(self.process_id)
 
 
 @contextmanager
@@ -59,4 +66,4 @@ def watching(student: Student, *arguments: str, kind: str = "dumb") -> Iterator[
         terminal.send("q")
         assert terminal.end() == 0
     finally:
-        terminal.close(force=True)
+        terminal.close()  # which ends what still runs there

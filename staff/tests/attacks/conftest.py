@@ -1,81 +1,70 @@
-"""The attacks that were selected, graded in each layer and by a plain run; each run once for all tests."""
+"""The attacks that were selected, graded in each layer and by a plain run: one run for all tests."""
 
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from staff.tests import ROOT
 from staff.tests.attacks.attack import Attack
-from staff.tests.attacks.grade import NOT_HERE
 from staff.tests.attacks.plain import Outcome
 from staff.tests.under_load import busy
+from staff.tools.forked import run_forked
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
 
 BUSY = "beside busy processes"
-Run = tuple[subprocess.Popen[str], Path]
+Run = tuple[subprocess.CompletedProcess[bytes], Path]
 
 
 @pytest.fixture(scope="session")
-def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """`begin("plain")` or `begin("grade", LAYER)`: the process of a run, and its folder."""
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`run("plain")` or `run("grade", LAYERS)`: how it ended, and its folder."""
     cases = filter(None, (getattr(item, "callspec", None) for item in request.session.items))
     attacks = (case.params.get("attack") for case in cases)
     selected = sorted({attack.id for attack in attacks if isinstance(attack, Attack)})
 
-    def begin(*what: str) -> Run:
+    def run(*what: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
-        command = [sys.executable, "-m", f"staff.tests.attacks.{what[0]}", *what[1:], str(folder), *selected]
-        with (folder / "stderr").open("w") as stderr:
-            return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, text=True), folder
+        command = (f"staff.tests.attacks.{what[0]}", *what[1:], str(folder), *selected)
+        return run_forked(command, ROOT, os.environ), folder
 
-    return begin
-
-
-@pytest.fixture(scope="session")
-def runs(begin: Callable[..., Run]) -> Iterator[dict[str, Run]]:
-    """All of them at once: much of their time they wait for what hangs."""
-    commands = (("plain",), ("grade", "bubblewrap"), ("grade", "process"))
-    runs = {command[-1]: begin(*command) for command in commands}
-    yield runs
-    for process, _ in runs.values():
-        process.kill()
-        process.wait()
-
-
-def finished(run: Run) -> tuple[int, Path]:
-    process, folder = run
-    return process.wait(timeout=900), folder
+    return run
 
 
 @pytest.fixture(scope="session")
-def plain(runs: dict[str, Run]) -> dict[str, Outcome]:
+def plain(run: Callable[..., Run]) -> dict[str, Outcome]:
     """What became of each attack in a plain run."""
-    status, folder = finished(runs["plain"])
-    assert status == 0, (folder / "stderr").read_text()
+    finished, folder = run("plain")
+    assert finished.returncode == 0, finished.stderr
     return json.loads((folder / "outcomes.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def graded(run: Callable[..., Run]) -> Run:
+    """Both layers one after the other, by one suite."""
+    return run("grade", "bubblewrap process")
 
 
 @pytest.fixture(
     scope="session",
     params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)],
 )
-def results(request: pytest.FixtureRequest, begin: Callable[..., Run]) -> Path:
+def results(request: pytest.FixtureRequest, run: Callable[..., Run]) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside two busy processes for each processor."""
+    layer = "bubblewrap" if request.param == BUSY else request.param
     if request.param == BUSY:
         with busy(2 * (os.cpu_count() or 1)):
-            status, folder = finished(begin("grade", "bubblewrap"))
+            finished, folder = run("grade", layer)
     else:
-        status, folder = finished(request.getfixturevalue("runs")[request.param])
-    if status == NOT_HERE and os.environ.get("CI") != "true":
-        pytest.skip(f"no {request.param} here: {(folder / 'stderr').read_text()}")
-    assert status == 0, (folder / "stderr").read_text()
-    return folder / "results"
+        finished, folder = request.getfixturevalue("graded")
+    assert finished.returncode == 0, finished.stderr
+    if not (folder / layer).exists() and os.environ.get("CI") != "true":
+        pytest.skip(finished.stderr.decode())
+    return folder / layer
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Grade attacks, an honest submission after each, in one batch: `grade.py LAYER FOLDER ID...`, a process of its own.
+"""Grade attacks, an honest submission after each, in one batch: `grade.py LAYERS FOLDER ID...`, a process of its own.
 
 The suite is cut down to a few public and hidden softmax tests, since a submission that forges one test can forge all.
 """
@@ -19,7 +19,6 @@ from whichline_grader.grading.suite import GradedSuite, load_graded_suite
 from whichline_grader.sandbox import confinement as sandbox
 from whichline_grader.sandbox.limits import Limits
 
-NOT_HERE = 77
 TESTS = {
     "test_softmax[2d-first-dim]",
     "test_softmax[3d-last-dim]",
@@ -46,8 +45,8 @@ def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
     return replace(graded, suite=replace(graded.suite, problems=problems, tests=with_points(kept, problems)))
 
 
-def main(layer: sandbox.Layer, folder: Path, ids: Collection[str]) -> None:
-    """Write a gradebook and reports to FOLDER/results; exit status 77 if `layer` does not work here."""
+def main(layers: str, folder: Path, ids: Collection[str]) -> None:
+    """Write a gradebook and reports to FOLDER/LAYER, but not for a layer that does not work here."""
     os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     paths = []
@@ -56,14 +55,14 @@ def main(layer: sandbox.Layer, folder: Path, ids: Collection[str]) -> None:
         paths += [attack.path, folder / attack.neighbour]
 
     suite = replace(only(load_graded_suite(ROOT), TESTS), course=Course(limits=LIMITS))
-    try:
-        with sandbox.start(layer) as box:
-            done = batch.grade(suite, box, paths, folder / "results", batch.How(jobs=2))
-        assert not done.faults, f"not graded, though nothing of ours is broken: {done.faults}"
-    except sandbox.SandboxError as error:
-        print(error, file=sys.stderr)
-        sys.exit(NOT_HERE)
+    for layer in layers.split():
+        try:
+            with sandbox.start(layer) as box:  # type: ignore[arg-type]
+                done = batch.grade(suite, box, paths, folder / layer, batch.How(jobs=2))
+            assert not done.faults, f"not graded, though nothing of ours is broken: {done.faults}"
+        except sandbox.SandboxError as error:
+            print(f"no {layer} here: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])  # type: ignore[arg-type]
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

@@ -79,6 +79,7 @@ def test_a_report_stays_small(attack: Attack, results: Path, gradings: dict[str,
     assert sum(len(result.staff or result.text) for result in gradings[attack.name].results) < MAX_REPORT_BYTES
 
 
+@pytest.mark.nightly  # only another Python or torch can change it
 @each_attack
 def test_an_attack_works_where_nothing_stops_it(attack: Attack, plain: dict[str, Outcome]) -> None:
     skip_elsewhere(attack)

@@ -19,14 +19,15 @@ from whichline_grader.grading.course import Course
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.submission import Submission
 
 pytestmark = pytest.mark.nightly
 
 LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=512 << 20)
-MOST_SECONDS = 20.0  # both processes, each of which has 5 s, what they cost this side, and a busy machine
+MOST_SECONDS = 20.0  # that the processor computes on this side, however busy the machine is
+HANGS = 600  # seconds on the clock after which no end is to be expected
 MOST_MEMORY = 300 << 20
 
 OWN = (
@@ -600,8 +601,7 @@ if is_answered():
     tensors = [torch.ones(0)] * 12_000
     token = serving()["tokens"][0]
     request = frames.pack({"token": token, "borrow": "run_scaled_dot_product_attention", "arguments": {}}, tensors)
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
+    while True:
         os.write(3, request)
         os.read(3, 1 << 20)
 """,
@@ -612,8 +612,7 @@ if is_answered():
         "Ask without an end in the call that shows its function, where nothing is lent.",
         """
 def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    end = time.monotonic() + 30
-    while "lesson" in serving()["header"] and time.monotonic() < end:
+    while "lesson" in serving()["header"]:
         borrow("run_scaled_dot_product_attention", Q=Q)
     return functional.scaled_dot_product_attention(Q, K, V, mask)
 def run_multihead_self_attention(d_model, num_heads, W_Q, W_K, W_V, W_O, x):
@@ -625,8 +624,7 @@ def run_multihead_self_attention(d_model, num_heads, W_Q, W_K, W_V, W_O, x):
         "sleeps_between_requests",
         "Ask now and then, and sleep in between for a little less than a call may take.",
         """
-end = time.monotonic() + 30
-while is_answered() and time.monotonic() < end:
+while is_answered():
     borrow("run_scaled_dot_product_attention", Q=x)
     time.sleep(0.8)
 """,
@@ -643,12 +641,6 @@ if is_answered():
         tests=MULTIHEAD[:1],
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture(autouse=True)
@@ -704,10 +696,10 @@ def test_an_attack_does_not_harm_the_grader(graded_suite: GradedSuite, sandbox: 
     check_neighbour(graded_suite, sandbox, attack.tests)
     with suppress(PermissionError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins again
-    before, started = peak_memory(), time.monotonic()
-    with at_most(MOST_SECONDS):
+    before, started = peak_memory(), time.process_time()
+    with at_most(HANGS):
         results, _ = grade(graded_suite, sandbox, attack.submission(*attack.edits), attack.tests)
-    seconds, memory = time.monotonic() - started, peak_memory() - before
+    seconds, memory = time.process_time() - started, peak_memory() - before
     assert not find_carried(results)
     assert not any(result.passed for result in results if result.test in attack.tests)
     assert seconds < MOST_SECONDS

@@ -1,6 +1,7 @@
 """`cs336 check --watch` in a real terminal: keys, saves, and student code that does its worst."""
 
 import mmap
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -157,7 +158,7 @@ def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tup
     student.replace(LINEAR, RIGHT, ENDLESS)
     terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
     terminal.shows("has been running for")
-    terminal.kill(signal.SIGKILL)
+    os.kill(terminal.process_id, signal.SIGKILL)
     wait_until_nothing_runs_in(student.folder)
 
 
@@ -254,8 +255,8 @@ def test_fixtures_that_cannot_be_collected(fork: Watched) -> None:
 def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how: tuple[str, ...]) -> None:
     terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
     terminal.expect(ENDED)
-    assert not terminal.getecho()
-    terminal.sendintr()
+    assert not terminal.echoes()
+    terminal.press_ctrl_c()
     terminal.expect("\r\n$")
     assert terminal.end() == 0
     wait_until_nothing_runs_in(student.folder)

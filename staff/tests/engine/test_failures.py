@@ -128,27 +128,24 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
 
 
-@pytest.mark.parametrize(
-    ("changes", "instead"),
-    [
-        ("set_grad_enabled(False)", "Write `with torch.no_grad():` around what needs no gradients."),
-        ("set_default_dtype(torch.float64)", "Pass `dtype=` to what makes a tensor."),
-        ("set_default_device('meta')", "Pass `device=` to what makes a tensor."),
-    ],
-)
-def test_a_setting_that_a_file_changes_for_all_code_is_undone_and_its_line_is_named(
-    student: Student, changes: str, instead: str
-) -> None:
-    """Of the gradients, the table of angles and the masks, which depend on it, nothing is told."""
-    student.replace(FUNCTIONAL, "import torch\n", f"import torch\n\ntorch.{changes}\n")
+SETTINGS = {
+    "set_grad_enabled(False)": "Write `with torch.no_grad():` around what needs no gradients.",
+    "set_default_dtype(torch.float64)": "Pass `dtype=` to what makes a tensor.",
+    "set_default_device('meta')": "Pass `device=` to what makes a tensor.",
+}
+
+
+def test_settings_that_a_file_changes_for_all_code_are_undone_and_their_lines_are_named(student: Student) -> None:
+    """Of the gradients, the table of angles and the masks, which depend on them, nothing is told."""
+    student.replace(FUNCTIONAL, "import torch\n", "\ntorch.".join(["import torch\n", *SETTINGS]) + "\n")
     lines = (student.folder / FUNCTIONAL).read_text().splitlines()
     process = student.run("pytest", "-q", "-k", "gradients or test_rope or test_multihead_self_attention")
     assert process.returncode == 0, process.stdout
     output = " ".join(process.stdout.split())
     assert "Undone when your files had been imported, here and in grading" in output
-    place = f"{FUNCTIONAL}:{lines.index(f'torch.{changes}') + 1}"
-    name = changes.partition("(")[0]
-    assert f"{place}: torch.{name} changes a setting for all code, the tests included. {instead}" in output
+    for changes, instead in SETTINGS.items():
+        name, place = changes.partition("(")[0], f"{FUNCTIONAL}:{lines.index(f'torch.{changes}') + 1}"
+        assert f"{place}: torch.{name} changes a setting for all code, the tests included. {instead}" in output
 
 
 COMPILED = """\

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS
 from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release.verify import both_suites, run_suite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.inside.frames import PREFIX, FrameError, pack
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.question import Question
@@ -69,12 +69,6 @@ NOT_WRITTEN = (
     "    raise NotImplementedError\n    weights",
 )
 INLINE = "lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v"
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Memory and half precision: submissions that are graded with the tests of one problem."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from staff.tools.student import write_submission
 from whichline.engine.result import Result
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import take_in
 
 pytestmark = pytest.mark.slow
@@ -70,12 +70,6 @@ SUBMISSIONS = {
 IN_MEMORY = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
 
 Grade = Callable[[str, str], Sequence[Result]]
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap") as sandbox:
-        yield sandbox
 
 
 @pytest.fixture

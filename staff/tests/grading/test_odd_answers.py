@@ -2,7 +2,8 @@
 
 import pytest
 
-from staff.tests.grading.test_grade import grade
+from staff.tests import ROOT
+from staff.tests.grading.conftest import run_staff
 from staff.tools.student import write_submission
 from whichline_grader.grading.gradebook import Gradebook
 
@@ -64,7 +65,7 @@ def test_no_answer_stops_the_grading(part, tmp_path):
     adapters["no pair"] = FIRST
     adapters |= {f"inputs {value}": SPOILING.replace("{value}", f"float('{value}')") for value in ("0", "nan", "inf")}
     paths = [write_submission(tmp_path / name, odd) for name, odd in [*adapters.items()][part::3]]
-    assert "NOT GRADED" not in grade(*paths, "--out", tmp_path / "results", "--jobs", 2)
+    assert "NOT GRADED" not in run_staff(ROOT, "grade", *paths, "--out", tmp_path / "results", "--jobs", 2)
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
         right = {each.submission: all(result.passed for result in each.results) for each in gradebook.latest()}
     assert len(right) == len(paths)

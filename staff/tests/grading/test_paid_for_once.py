@@ -1,14 +1,12 @@
 """Specimens with one mistake in an early problem, which the later problems call: each loses points there alone."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from staff.tests import ROOT
 from staff.tests.specimens.specimen import SPECIMENS, Specimen
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission, take_in
 
 pytestmark = pytest.mark.nightly
@@ -51,12 +49,6 @@ def find_adapter(specimen: Specimen) -> str | None:
 
 
 CHOSEN = [(specimen, adapter) for specimen in SPECIMENS if (adapter := find_adapter(specimen))]
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap") as sandbox:
-        yield sandbox
 
 
 @pytest.mark.parametrize(("specimen", "adapter"), CHOSEN, ids=[str(specimen) for specimen, _ in CHOSEN])

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.processes import ANSWERS, NoSandbox
 from whichline_grader.grading.questions import Provenance
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import take_in
 
 pytestmark = pytest.mark.slow
@@ -29,12 +29,6 @@ def run_rope(*arguments, **more):
     import os
     os._exit(0)
 """
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap") as sandbox:
-        yield sandbox
 
 
 NOISE = """

@@ -24,7 +24,7 @@ from whichline_grader.cli import staff
 from whichline_grader.grading import commands
 from whichline_grader.grading.one_submission import find_tests, grade_one
 from whichline_grader.grading.suite import ASKS, JUDGES, GradedSuite, hash_code, load_both_suites, load_graded_suite
-from whichline_grader.sandbox.confinement import start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission
 
 
@@ -123,13 +123,14 @@ def load_with(tmp_path: Path) -> Load:
 
 
 @pytest.mark.slow
-def test_who_draws_at_random_is_graded_as_at_home(load_with: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_draws_at_random_is_graded_as_at_home(
+    load_with: Load, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program: dict[str, Any] = {}
     exec(SHUFFLES, program)  # noqa: S102
     monkeypatch.setitem(RIGHT, "run_softmax", program["run_softmax"])
     suite = only(load_with(DRAWS, "test_draws_many"), {"test_draws_many"})
-    with start("bubblewrap") as sandbox:
-        (result,), _, _ = grade_one(suite, sandbox, Submission("x", {"adapters.py": SHUFFLES.encode()}, "adapters"))
+    (result,), _, _ = grade_one(suite, sandbox, Submission("x", {"adapters.py": SHUFFLES.encode()}, "adapters"))
     assert result.passed, result.headline
 
 

@@ -1,36 +1,56 @@
 """Right programs with mistakes written into them, and what is told of these."""
 
-import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from staff.tests.locate.program import __file__ as PROGRAM
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, load_suite
 from whichline.locate.explain import explain
 
+RIGHT = (Path(__file__).parent / "program.py").read_text()
+PROBLEMS = load_problems(ROOT)
+SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
 Explain = Callable[..., list[Finding]]
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Callable[..., Suite]:
-    """The public suite on a right program with these replacements."""
+def run_source(source: str, path: Path) -> SimpleNamespace:
+    """Write a program, and run it: what it defines."""
+    path.write_text(source)
+    namespace: dict[str, object] = {"__name__": "program"}
+    exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program of a test)
+    return SimpleNamespace(**namespace)
 
-    def program(*edits: tuple[str, str], how: str = "where") -> Suite:
-        source = Path(PROGRAM).read_text()
+
+def marked(finding: Finding) -> str:
+    """The expression under which the mark stands."""
+    code, mark = next(pair for pair in zip(finding.code, finding.code[1:], strict=False) if "^" in pair[1])
+    return code[mark.index("^") : len(mark)]
+
+
+@pytest.fixture(scope="session")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
+
+
+@pytest.fixture
+def program(public: Suite, tmp_path: Path) -> Callable[..., Suite]:
+    """The public suite on a right program with these replacements, and with more lines at its end."""
+
+    def program(*edits: tuple[str, str], how: str = "where", after: str = "") -> Suite:
+        source = RIGHT
         for old, new in edits:
             assert old in source
             source = source.replace(old, new, 1)
-        (tmp_path / "adapters.py").write_text(source)
-        namespace: dict[str, object] = {"__name__": "program"}
-        exec(compile(source, str(tmp_path / "adapters.py"), "exec"), namespace)  # noqa: S102 (the program)
-        stated = {id: replace(problem, told=how) for id, problem in load_problems(ROOT).items()}  # type: ignore[arg-type]
-        return replace(load_suite(ROOT, [ROOT / "tests"], stated, types.SimpleNamespace(**namespace)), root=tmp_path)
+        stated = {id: replace(problem, told=how) for id, problem in PROBLEMS.items()}  # type: ignore[arg-type]
+        public.calls.adapters = run_source(source + after, tmp_path / "adapters.py")
+        public.calls.made.clear()
+        return replace(public, root=tmp_path, problems=stated)
 
     return program
 

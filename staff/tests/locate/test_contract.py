@@ -1,5 +1,6 @@
 """What is told of a broken contract, with its place, in a right program with mistakes written into it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,22 +9,13 @@ import pytest
 import torch
 
 import problems
-from staff.tests.locate.test_places import (
-    ATTENTION,
-    LINEAR,
-    PROBLEMS,
-    REFERENCES,
-    RIGHT,
-    ROPE,
-    SOFTMAX,
-    marked,
-)
-from staff.tools.student import ROOT
+from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, marked, run_source
+from staff.tests.locate.test_places import REFERENCES
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check
-from whichline.engine.suite import Calls, Suite, Test, load_suite
+from whichline.engine.suite import Calls, Suite, Test
 from whichline.locate.contract import find_breaches
 from whichline.locate.diagnose import diagnose
 from whichline.locate.observed import Observed
@@ -34,29 +26,10 @@ from whichline_grader.authoring.programs import RIGHT_STYLES
 WIDE = "x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))"
 SUM = "total = e.sum(dim, keepdim=True)"
 LAYER = "return in_features @ weights.T"
+Write = Callable[..., Suite]
 COPY = """layer = torch.nn.Linear(d_in, d_out, bias=False).to(in_features.dtype)
     {}
     return in_features @ layer.weight.T"""
-
-
-@pytest.fixture(scope="module")
-def public() -> Suite:
-    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
-
-
-def write(public: Suite, folder: Path, *edits: tuple[str, str]) -> Suite:
-    """The suite on the right program with these replacements."""
-    source = RIGHT
-    for old, new in edits:
-        assert old in source
-        source = source.replace(old, new, 1)
-    path = folder / "adapters.py"
-    path.write_text(source)
-    namespace: dict[str, object] = {"__name__": "program"}
-    exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program above)
-    suite = replace(public, root=folder)
-    suite.calls.adapters = SimpleNamespace(**namespace)
-    return suite
 
 
 def tell(suite: Suite, problem: str) -> list[Finding]:
@@ -208,9 +181,9 @@ def tell(suite: Suite, problem: str) -> list[Finding]:
     ],
 )
 def test_a_breach_is_told_with_its_place(
-    public: Suite, tmp_path: Path, problem: str, old: str, new: str, place: str, said: str, proof: str
+    program: Write, problem: str, old: str, new: str, place: str, said: str, proof: str
 ) -> None:
-    finding = tell(write(public, tmp_path, (old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
+    finding = tell(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].startswith(said)
     assert finding.proof == proof
@@ -229,16 +202,16 @@ BY_HAND = """class Turn(torch.autograd.Function):
 def run_softmax("""
 
 
-def test_a_backward_pass_of_ones_own(public: Suite, tmp_path: Path) -> None:
+def test_a_backward_pass_of_ones_own(program: Write) -> None:
     edits = ("def run_softmax(", BY_HAND), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
-    (finding,) = tell(write(public, tmp_path, *edits), SOFTMAX)
+    (finding,) = tell(program(*edits), SOFTMAX)
     assert marked(finding) == "Turn.apply(x - largest)"
     assert finding.said == ("The numbers here are right. The gradient that `Turn.backward` passes back is not.",)
 
 
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])
-def test_weights_that_are_copied(public: Suite, tmp_path: Path, copy: str) -> None:
-    suite = write(public, tmp_path, (LAYER, COPY.format(copy)))
+def test_weights_that_are_copied(program: Write, copy: str) -> None:
+    suite = program((LAYER, COPY.format(copy)))
 
     def check(case: Case) -> None:
         case.weights.requires_grad_()
@@ -256,19 +229,19 @@ def test_weights_that_are_copied(public: Suite, tmp_path: Path, copy: str) -> No
     assert finding.proof == "With the argument itself in place of the copy, the failing test passes."
 
 
-def test_what_the_code_keeps_is_there_afterwards(public: Suite, tmp_path: Path) -> None:
+def test_what_the_code_keeps_is_there_afterwards(program: Write) -> None:
     edits = (
         ("import math\n", "import math\n\nSCALE = {1: 2.0}\n"),
         ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"),
     )
-    suite = write(public, tmp_path, *edits)
+    suite = program(*edits)
     tell(suite, SOFTMAX)
     assert suite.calls.adapters.SCALE == {1: 2.0}
 
 
-def test_what_is_told_beside_a_wrong_number(public: Suite, tmp_path: Path) -> None:
+def test_what_is_told_beside_a_wrong_number(program: Write) -> None:
     edits = (WIDE, "x = in_features.float()"), ("torch.exp(x - largest)", "torch.exp((x - largest) * 2)")
-    first, second = tell(write(public, tmp_path, *edits), SOFTMAX)
+    first, second = tell(program(*edits), SOFTMAX)
     assert first.said == ("Expected x − max; found 2 times that value.",)
     assert second.id == "softmax-float32-inside"
     assert " more of the " in second.proof
@@ -304,10 +277,7 @@ def projection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     (tmp_path / "projection" / "reference.py").write_text(PROJECTION)
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
     path = tmp_path / "adapters.py"
-    path.write_text(WRITES)
-    namespace: dict[str, object] = {"__name__": "program"}
-    exec(compile(WRITES, str(path), "exec"), namespace)  # noqa: S102 (the function above)
-    calls = Calls(SimpleNamespace(**namespace))
+    calls = Calls(run_source(WRITES, path))
     return Runner(
         Suite(tmp_path, {}, [], calls),
         {"run_projection": Reference("projection", "run_projection")},

@@ -10,32 +10,14 @@ from traceback import FrameSummary
 import pytest
 import torch
 
-from staff.tools.student import ROOT
-from whichline.engine.assignment import load_problems
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, RIGHT, ROPE, SOFTMAX, marked, run_source
 from whichline.engine.case import Case
 from whichline.engine.errors import StudentRaised
 from whichline.engine.finding import Finding
-from whichline.engine.suite import Calls, Suite, Test, load_suite
+from whichline.engine.suite import Calls, Suite, Test
 from whichline.locate.crashes import describe_crashes
 
-RIGHT = (Path(__file__).parent / "program.py").read_text()
-PROBLEMS = load_problems(ROOT)
-SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
 Tell = Callable[..., list[Finding]]
-
-
-def marked(finding: Finding) -> str:
-    """The expression under which the mark stands."""
-    code, mark = next(pair for pair in zip(finding.code, finding.code[1:], strict=False) if "^" in pair[1])
-    return code[mark.index("^") : len(mark)]
-
-
-def program(source: str, folder: Path) -> types.SimpleNamespace:
-    path = folder / "adapters.py"
-    path.write_text(source)
-    namespace: dict[str, object] = {"__name__": "program"}
-    exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program of a test)
-    return types.SimpleNamespace(**{name: x for name, x in namespace.items() if name.startswith("run_")})
 
 
 def find_in(suite: Suite) -> list[Finding]:
@@ -44,23 +26,13 @@ def find_in(suite: Suite) -> list[Finding]:
     return describe_crashes(suite, failing, failing, [test for test in suite.tests if passed[test.name]])
 
 
-@pytest.fixture(scope="module")
-def public() -> Suite:
-    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
-
-
 @pytest.fixture
-def tell(public: Suite, tmp_path: Path) -> Tell:
+def tell(program: Callable[..., Suite]) -> Tell:
     """What is told of a problem, after these replacements in the right program."""
 
     def tell(problem: str, *edits: tuple[str, str], after: str = "") -> list[Finding]:
-        source = RIGHT
-        for old, new in edits:
-            assert old in source
-            source = source.replace(old, new, 1)
-        suite = replace(public, root=tmp_path, tests=[test for test in public.tests if test.problem == problem])
-        suite.calls.adapters = program(source + after, tmp_path)
-        return find_in(suite)
+        suite = program(*edits, after=after)
+        return find_in(replace(suite, tests=[test for test in suite.tests if test.problem == problem]))
 
     return tell
 
@@ -397,7 +369,7 @@ def run_cross_entropy(logits, targets, smoothing=None):
     batch, classes = logits.shape
     return logits.logsumexp(-1).mean() - smoothing
 """
-    calls = Calls(program(code, tmp_path))
+    calls = Calls(run_source(code, tmp_path / "adapters.py"))
 
     def test(name: str, shape: tuple[int, ...], smoothing: float | None) -> Test:
         targets = torch.zeros(shape[:-1], dtype=torch.int64)

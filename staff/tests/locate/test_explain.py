@@ -1,5 +1,6 @@
 """Explanations of the tests that fail: what comes first, what is said of a later problem, and how much is told."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,39 +26,8 @@ MISTAKES = [
         "scores.masked_fill(~mask, -1e9)",
     ),
     (ATTENTION, "test_4d_scaled_dot_product_attention", ("~mask, -math", "mask, -math"), "mask"),
-    (
-        ATTENTION,
-        "test_scaled_dot_product_attention",
-        ("mask), -1)", "mask), -2)"),
-        "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -2)",
-    ),
-    (ATTENTION, "test_scaled_dot_product_attention", ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), "Q.shape[-2]"),
     ("linear", "test_linear", ("weights.T\n", "weights.T + 1\n"), "in_features @ weights.T + 1"),
-    (
-        "rope",
-        "test_rope",
-        ("torch.arange(longest,", "1 + torch.arange(longest,"),
-        "1 + torch.arange(longest, dtype=torch.float64)[:, None] * frequencies",
-    ),
-    (
-        MULTIHEAD,
-        "test_multihead_self_attention",
-        ("(q, k, v, mask)", "(q, k, v)"),
-        "run_scaled_dot_product_attention(q, k, v)",
-    ),
     (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "k"),
-    (
-        MULTIHEAD,
-        "test_multihead_self_attention_with_rope",
-        ("q, k = turn(q), turn(k)", "q, k, v = turn(q), turn(k), turn(v)"),
-        "turn(v)",
-    ),
-    (
-        MULTIHEAD,
-        "test_multihead_self_attention",
-        ('n (h d)") @ weights[3]', 'n (d h)") @ weights[3]'),
-        'rearrange(heads, "... h n d -> ... n (d h)")',
-    ),
     (MULTIHEAD, "test_multihead_self_attention", NO_SCALE, 'einsum(Q, K, "... q d, ... k d -> ... q k")'),
 ]
 
@@ -342,27 +312,29 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeyp
     assert describe_errors([]) == []
 
 
-def test_code_that_cannot_be_imported_twice_is_not_followed(find: Explain) -> None:
-    once = "import math\n", "import math, sys\nassert 'once' not in vars(sys)\nsys.once = True\n"
+@pytest.mark.parametrize(
+    ("top", "scale", "why"),
+    [
+        ("assert 'once' not in vars(sys)", "", "the code cannot be imported a second time: AssertionError: "),
+        (
+            "FACTOR = 2.0 if 'once' in vars(sys) else 1.0",
+            " * FACTOR",
+            r"the code does something else in test_scaled_dot_product_attention\[.*\] when it is imported a second",
+        ),
+    ],
+    ids=["it cannot be", "it does something else"],
+)
+def test_code_that_is_not_the_same_when_it_is_imported_again_is_not_followed(
+    find: Explain, top: str, scale: str, why: str
+) -> None:
     errors: list[str] = []
+    edits = ("import math\n", f"import math, sys\n{top}\nsys.once = True\n"), (" / math.sqrt(d_k)", scale)
     try:
-        assert find([ATTENTION], once, NO_SCALE, errors=errors) == []
+        assert find([ATTENTION], *edits, errors=errors) == []
     finally:
         del sys.once  # type: ignore[attr-defined]
     (error,) = errors
-    assert "CannotFollowError: the code cannot be imported a second time: AssertionError: " in error
-
-
-def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed(find: Explain) -> None:
-    other = "import math\n", "import math, sys\nFACTOR = 2.0 if 'once' in vars(sys) else 1.0\nsys.once = True\n"
-    errors: list[str] = []
-    try:
-        assert find([ATTENTION], other, (" / math.sqrt(d_k)", " * FACTOR"), errors=errors) == []
-    finally:
-        del sys.once  # type: ignore[attr-defined]
-    (error,) = errors
-    assert "CannotFollowError: the code does something else in test_scaled_dot_product_attention[" in error
-    assert "] when it is imported a second time" in error
+    assert re.search(f"CannotFollowError: {why}", error)
 
 
 def test_an_error_of_a_probe_is_none_of_the_students(find: Explain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import SUPPORTED_NODES
 
-from staff.tests import ROOT
 from staff.tests.locate.constructs import control, gradients, objects, state, tensors
 from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
-from whichline.engine.assignment import load_problems
-from whichline.engine.suite import Suite, Test, load_suite
+from whichline.engine.suite import Suite, Test
 from whichline.locate.instrument import instrument
 from whichline.locate.observed import CannotFollowError, Observed, keep_state
 from whichline.locate.probe import Recorder
@@ -77,11 +75,6 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 # Programs.
-
-
-@pytest.fixture(scope="module")
-def public() -> Suite:
-    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
 
 
 def compare_tests(suite: Suite, observed: Observed) -> list[str]:

@@ -1,55 +1,29 @@
 """The place that is told of a wrong number, in a right program with mistakes written into it."""
 
-import types
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from staff.tools.student import ROOT
-from whichline.engine.assignment import load_problems
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, PROBLEMS, RIGHT, ROPE, SOFTMAX, marked
 from whichline.engine.finding import Finding
-from whichline.engine.suite import Suite, load_suite
+from whichline.engine.suite import Suite
 from whichline.locate.diagnose import diagnose
 from whichline.locate.instrument import PROBE
 from whichline.locate.reference import load_references
 
-RIGHT = (Path(__file__).parent / "program.py").read_text()
-PROBLEMS = load_problems(ROOT)
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
-SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
 Tell = Callable[..., list[Finding]]
 
 
-def marked(finding: Finding) -> str:
-    """The expression under which the mark stands."""
-    _, code, mark = finding.code
-    return code[mark.index("^") : len(mark)]
-
-
-@pytest.fixture(scope="module")
-def public() -> Suite:
-    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
-
-
 @pytest.fixture
-def tell(public: Suite, tmp_path: Path) -> Tell:
+def tell(program: Callable[..., Suite]) -> Tell:
     """What is told of a problem, after these replacements in the right program, and `saved` after it was imported."""
 
     def tell(problem: str, *edits: tuple[str, str], saved: str = "") -> list[Finding]:
-        source = RIGHT
-        for old, new in edits:
-            assert old in source
-            source = source.replace(old, new, 1)
-        path = tmp_path / "adapters.py"
-        path.write_text(source)
-        namespace: dict[str, object] = {"__name__": "program"}
-        exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program above)
-        path.write_text(saved or source)
-        suite = replace(public, root=tmp_path)
-        suite.calls.adapters = types.SimpleNamespace(**namespace)
+        suite = program(*edits)
+        if saved:
+            (suite.root / "adapters.py").write_text(saved)
         failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
         return [each for each in diagnose(suite, problem, failing, ()) if "-raises-" not in each.id]
 

@@ -1,5 +1,6 @@
 """A plain pytest suite with a reference: what its user reads."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import whichline
 from staff.tests import ROOT
+from staff.tools.forked import run_forked
 from whichline.plain import TableError
 
 EXAMPLE = ROOT / "examples/plain"
@@ -276,10 +278,8 @@ def test_name(x, monkeypatch):
 
 
 def run_pytest(folder: Path, *args: str) -> str:
-    process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args], cwd=folder, capture_output=True, text=True
-    )
-    return process.stdout + process.stderr
+    finished = run_forked(("pytest", "-p", "no:cacheprovider", *args), folder, os.environ)
+    return (finished.stdout + finished.stderr).decode()
 
 
 def read_places(report: Path) -> dict[str, str]:
@@ -469,6 +469,7 @@ def test_it_does_nothing_without_the_table_or_in_a_course(tmp_path: Path, others
     for name, text in {"pyproject.toml": "", **others}.items():
         (tmp_path / name).write_text(f"{text}\n[tool.pytest.ini_options]\n")
     (tmp_path / "test_it.py").write_text("import sys\n\n\ndef test_it():\n    assert 'torch' in sys.modules\n")
-    output = run_pytest(tmp_path)
+    command = [sys.executable, "-m", "pytest"]
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
     assert "1 failed" in output
     assert "which line" not in output

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.files import leave_out
 from whichline.engine.assignment import load_problems
 from whichline.engine.suite import Suite
 from whichline.engine.toml_file import AssignmentError
@@ -24,12 +25,9 @@ def write_tree(tree: Path, *left_out: str) -> Path:
     """What a handout is made of, without these problems."""
     for name in ("tests", "fixtures", "docs", "problems"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "pictures"))
-    for name in ("adapters.py", "README.md"):
+    for name in ("adapters.py", "README.md", "assignment.toml"):
         shutil.copyfile(ROOT / name, tree / name)
-    stated = (ROOT / "assignment.toml").read_text()
-    for id in left_out:
-        stated = stated.replace(f'id = "{id}"\n', f'id = "{id}"\nleft_out = true\n')
-    (tree / "assignment.toml").write_text(stated)
+    leave_out(tree, *left_out)
     return tree
 
 

@@ -17,7 +17,7 @@ from whichline_grader.cli import staff
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release import verify
 from whichline_grader.release.stages import Stage, Stages
-from whichline_grader.sandbox.confinement import start
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission
 
 
@@ -90,16 +90,15 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
 
 @pytest.mark.slow
 def test_a_solution_that_loses_points_when_it_is_graded_is_an_error(
-    graded_suite: GradedSuite, monkeypatch: pytest.MonkeyPatch
+    graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
     wrong = b"import torch\ndef run_softmax(in_features, dim):\n    return torch.softmax(in_features, -1)\n"
     suite = only(graded_suite, {"test_softmax[2d-first-dim]", "test_softmax[3d-last-dim]"})
     monkeypatch.setattr(verify, "load_and_start", lambda root: nullcontext((suite, sandbox)))
     monkeypatch.setattr(verify, "take_in", lambda root: Submission("x", {"adapters.py": wrong}, "adapters"))
     stage = Stage()
-    with start("bubblewrap") as sandbox:
-        verify.grade_solution(ROOT, suite.problems, stage)
-        verify.grade_solution(ROOT, {"rope"}, stage)
+    verify.grade_solution(ROOT, suite.problems, stage)
+    verify.grade_solution(ROOT, {"rope"}, stage)
     assert stage.errors == [
         "the solution fails test_softmax[2d-first-dim]: the answer is wrong in 15 of 15 places",
         "the solution of softmax uses what is forbidden: "

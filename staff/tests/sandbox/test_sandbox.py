@@ -191,12 +191,13 @@ def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
     [
         "time.sleep(60)",
         "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "threading.stack_size(1 << 16)\n"
         "while True: threading.Thread(target=time.sleep, args=(60,)).start(); time.sleep(0.05)",
         "for _ in range(9): threading.Thread(target=lambda: any(iter(int, 1))).start()\nany(iter(int, 1))",
     ],
 )
 def test_loops_are_ended(run: Run, loop: str) -> None:
-    adapters = run(trying(loop), call_seconds=0.3)
+    adapters = run(trying(loop), call_seconds=0.3, threads=4096)  # of which a busy machine lets it start many
     with pytest.raises(TimedOut, match=r"run_softmax: no answer within 0\.3 s in which it computed or slept"):
         adapters.run_softmax(X, 0)
 

@@ -4,7 +4,6 @@ The commands of running-a-course.md grade a simulated class in a copy of this tr
 `simulated_class.py` says that it should be.
 """
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -17,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from staff.tests.files import copy_tree, rows_of
+from staff.tests.files import copy_tree, leave_out, rows_of
+from staff.tests.grading.conftest import run_staff
 from staff.tests.semester.simulated_class import (
     ALL,
     EVERYTHING,
     EXTENDED,
-    LATE,
+    GROUP,
+    KEPT,
     MAILED,
     ROOT,
     TWO_DAYS_LATE,
@@ -30,7 +31,7 @@ from staff.tests.semester.simulated_class import (
     Work,
     make_class,
 )
-from staff.tools.forked import run_forked
+from whichline.engine.assignment import load_problems
 from whichline_grader.grading.batch import PARTS
 from whichline_grader.release.handout import make_handout
 
@@ -47,7 +48,7 @@ percent = 10
 1002 = 2026-10-05T23:59:00Z
 """
 ROSTER = "Student,ID,SIS User ID,SIS Login ID,Section,Attention\n"
-TIMED = 9  # the number of a student whom Canvas alone knows to be late
+TIMED = 4  # the number of a student whom Canvas alone knows to be late
 ROUNDING = 0.011  # what mistakes cost has two places
 
 
@@ -56,7 +57,8 @@ def test_a_semester(tmp_path: Path) -> None:
     course, own = tmp_path / "checkout", tmp_path / "attention-2027"
     results = own / "results"
     copy_tree(course)
-    staff(course, "new-course", own)
+    leave_out(course, *(id for id in load_problems(ROOT) if id not in KEPT))
+    run_staff(course, "new-course", own)
     for name, content in make_handout(ROOT, "1").items():
         (tmp_path / "handout" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "handout" / name).write_bytes(content)
@@ -81,25 +83,25 @@ def test_a_semester(tmp_path: Path) -> None:
     grading.wait()
     kept = graded(results)
     assert len(column(results / "grades.csv", "student", "grade")) >= len(kept) - len(group) / PARTS - 1
-    staff(course, "grade", *week_1, "--jobs", "2")
+    run_staff(course, "grade", *week_1, "--jobs", "2")
     assert len(kept) < len(group) == len(graded(results))
     assert kept < graded(results), "some were graded twice"
     assert_grades(group, results)
 
     # A week later two hand in again: one two days late, of which one is free; the other has an extension.
-    for number, penalty in ((LATE, 0.1), (EXTENDED, 0.0)):
+    for number, penalty in ((GROUP, 0.1), (EXTENDED, 0.0)):
         group[number - 1] = Student(number, Work("handed in again", EVERYTHING, ALL), penalty)
         group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
-    staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
+    run_staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
     assert_grades(group, results)
 
     # A comment for one, and who lost points on a test.
-    staff(course, "adjust", f"student {1000 + TIMED}", "--because", "A clear einsum.")
+    run_staff(course, "adjust", f"student {1000 + TIMED}", "--because", "A clear einsum.")
     told = [path for path in results.glob("*/feedback.md") if "From staff: A clear einsum." in path.read_text()]
     assert len(told) == 1
-    assert f"student {1000 + TIMED}" in staff(course, "who", "test_hidden_multihead_self_attention")
+    assert "student 1001" in run_staff(course, "who", "test_hidden_attention")
 
-    staff(course, "report")
+    run_staff(course, "report")
     assert (results / "index.html").exists()
 
     # Softmax should have been worth 3 points and not 2: no submission runs again.
@@ -107,16 +109,9 @@ def test_a_semester(tmp_path: Path) -> None:
     problems = course / "assignment.toml"
     stated = problems.read_text().replace("points = 15", "points = 16")
     problems.write_text(stated.replace("points = 2", "points = 3", 1))
-    assert "For all of them: " in staff(course, "rescore")
-    staff(course, "rescore", "--against", tmp_path / "before")
+    assert "For all of them: " in run_staff(course, "rescore")
+    run_staff(course, "rescore", "--against", tmp_path / "before")
     assert_grades(group, results, softmax=3 / 2)
-
-
-def staff(course: Path, *command: object) -> str:
-    """Run a command of `cs336 staff`, and return what it prints."""
-    finished = run_forked(("whichline", "staff", *map(str, command)), course, os.environ)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout.decode()
 
 
 def graded(results: Path) -> set[tuple[str, str]]:

@@ -163,7 +163,7 @@ def test_ctrl_c_writes_nothing(student: Student) -> None:
     )
     terminal = Terminal(student.folder, "submit")
     terminal.wait_for(student.folder / "running")
-    terminal.sendintr()
+    terminal.press_ctrl_c()
     terminal.shows("Aborted!")
     assert terminal.end() == 1
     assert not (student.folder / "submission.zip").exists()
