@@ -251,55 +251,19 @@ class Trace:
         names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
         return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
-    @cached_property
-    def _uses(self) -> dict[int, list[tuple[Expression, int]]]:
-        """What is made of a tensor, by its id, where an expression is computed as often as what it is made of."""
-        found: dict[int, list[tuple[Expression, int]]] = {}
-        for place in self.places:
-            for inner in self.list_operands(place) if place not in self.put else ():
-                if len(self.objects[inner]) == len(self.objects[place]) > 1 and not self.is_number(inner):
-                    for time, x in enumerate(self.objects[inner][:MOST_TIMES]):
-                        found.setdefault(id(x), []).append((place, time))
-        return found
-
-    def _makes_right(self, x: Any) -> bool:
-        """Tell whether something right is made of a tensor, in one of several calls of a function."""
-        seen, todo = {id(x)}, [x]
-        while todo:
-            for place, time in self._uses.get(id(todo.pop()), ()):
-                value, x = self.values[place][time], self.objects[place][time]
-                if value is not None and self.find(value):
-                    return True
-                if id(x) not in seen:
-                    seen.add(id(x))
-                    todo.append(x)
-        return False
-
     def is_right(self, place: Expression) -> bool:
-        if self.match(place) or place in self.intermediates:
-            return True
-        return 1 < len(self.values.get(place, ())) <= MOST_TIMES and self._find_wrong_time(place) is None
-
-    def _find_wrong_time(self, place: Expression) -> int | None:
-        times = zip(self.value(place)[:MOST_TIMES], self.objects[place], strict=False)
-        wrong = (
-            i
-            for i, (value, x) in enumerate(times)
-            if not (value is not None and self.find(value)) and not self._makes_right(x)
-        )
-        return next(wrong, None)
+        return bool(self.match(place)) or place in self.intermediates
 
     def find_first_wrong(self, place: Expression) -> int:
-        """The first time that an expression is nothing that is known, and nothing right is made of it."""
-        return self._find_wrong_time(place) or 0
+        """The first time that an expression is nothing that is known."""
+        values = self.value(place)[:MOST_TIMES]
+        return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
 
     def is_right_at(self, place: Expression, time: int) -> bool:
         """Tell whether an expression is right, or was the n-th time that it was computed."""
         values = self.value(place)
         is_there = 0 < len(values) > time and values[time] is not None
-        return self.is_right(place) or (
-            is_there and bool(self.find(values[time]) or self._makes_right(self.objects[place][time]))
-        )
+        return self.is_right(place) or (is_there and bool(self.find(values[time])))
 
     def is_returned(self, place: Expression) -> bool:
         """Tell whether an expression is what came back, in whatever layout."""
