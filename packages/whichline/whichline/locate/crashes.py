@@ -215,11 +215,13 @@ def _tell(
     ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
-    runner = None if not frames or imported or report.is_explained else runner
+    runner = None if not frames or imported else runner
     if runner and not crash.has_returned and (cause := _find_cause(runner, crash, failing, passing)):
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
-        return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))
+        said = said if report.is_explained else said[:1]
+        return replace(cause, id=id, said=(*said, *cause.said, where), code=(*raised, *cause.code))
+    runner = None if report.is_explained else runner
     origins = describe_origins(runner, crash.tests[0], report) if runner else []
     origins += describe_changes(runner, crash.tests[0], report.text) if runner and crash.has_returned else []
     return Finding(
@@ -239,7 +241,8 @@ def _tell(
 
 def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
     """Find the wrong value for which tests raise, or else a change in another line with which they pass."""
-    if cause := find_cause(runner, crash.tests, len(failing)):
+    is_explained = crash.report.is_explained
+    if not is_explained and (cause := find_cause(runner, crash.tests, len(failing))):
         return cause
     last = crash.frames[-1]
     if (last.line or "").lstrip().startswith(("raise", "assert")):  # the code says itself that this is wrong

@@ -88,6 +88,8 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     found, case.patch, is_plain = find_numbers(case.runner, case.numbers, case.failing)
     if found and not is_plain:
         simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, case.patch)
+        if simpler and not case.patch:  # of an argument that nothing reads
+            simpler = replace(simpler, said=found[0].said)
         found, case.patch = ([simpler], {}) if simpler else (found, case.patch)
     return found
 

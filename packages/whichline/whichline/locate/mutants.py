@@ -43,6 +43,7 @@ SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of 
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
 PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
+OTHER_END, RETURNED = "the other end here", "`return` here"
 NOTHING = "a part of this left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
@@ -273,6 +274,9 @@ class Changes:
         if lower or upper:
             yield marked, ast.Slice(upper, lower, node.step), SIDES
             yield from ((marked, each, NOTHING) for each in (ast.Slice(None, upper), ast.Slice(lower, None)))
+        if bool(lower) != bool(upper):
+            other = ast.UnaryOp(ast.USub(), lower or upper)  # type: ignore[arg-type]  (one of them is there)
+            yield marked, ast.Slice(other, None) if upper else ast.Slice(None, other), OTHER_END
 
     def _of_call(self, node: ast.Call, _: Slot) -> Iterator[Change]:
         func, arguments, keywords = node.func, node.args, node.keywords
@@ -312,6 +316,7 @@ class Changes:
             yield node, ast.Pass(), NOTHING
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
+        yield node, ast.Return(node.value), RETURNED
         yield node, ast.Pass(), NOTHING
 
     def _of_if(self, node: ast.If, _: Slot) -> Iterator[Change]:

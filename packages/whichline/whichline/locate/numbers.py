@@ -39,7 +39,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     if not wrong:
         return [], {}, True
     if unread := _find_unread(runner, wrong):
-        return unread, {}, True
+        return unread, {}, False
     runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
     found, right = locate(runner, wrong, most)

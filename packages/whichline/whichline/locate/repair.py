@@ -26,7 +26,7 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # of a file, and the function in which it is
 
-MOST = 400  # mutants that are tried
+MOST = 300  # mutants that are tried in one problem
 MOST_LOOKS = 200_000  # of expressions, the same
 KINDS = 4  # tests of which the shortest is the first on which a mutant is tried
 MOST_PASSING = 12  # tests that must still pass
@@ -65,7 +65,7 @@ def find_repair(
         near: the lines to begin at.
     """
     trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
-    left = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
+    most = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     tests = [trace.test, *(test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test)]
     parameters = _list_parameters(runner.observed)
     for file, name, line in _list_functions(trace, near):
@@ -74,9 +74,9 @@ def find_repair(
         mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=lambda each: (each.is_less, abs(each.line - line))):
-            if runner.is_late or not left:
+            if runner.is_late or runner.mutants >= most:
                 return None
-            left -= 1
+            runner.mutants += 1
             if function.passes(mutant, tests):
                 return Repair(function, mutant)
     return None
@@ -163,7 +163,9 @@ class _Names:
         ]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
         named = [each for each in inside if isinstance(each.node, ast.Name | ast.Attribute)]
-        self._kinds = {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
+        given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
+        self._kinds = {each: _describe_kind(x) for each, x in given.items()}
+        self._kinds |= {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
 
     def list_alike(self, name: str) -> Collection[str]:
         """The other names for something of the same kind."""

@@ -59,6 +59,7 @@ class Runner:
     until: float = math.inf
     runs: int = 0
     looks: int = 0
+    mutants: int = 0
     seed: int = 0
     _longest: int = LONGEST
     _numbers: int = 0  # in the arguments of what is known
