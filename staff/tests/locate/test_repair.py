@@ -57,7 +57,7 @@ def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ()) -> d
         ("c = 3\n    return solve(c, a, b)", (7, 2), 327, mutants.ARGUMENTS),
         ("return dict(x=a, y=b)['x']", (7, 2), 2, mutants.ARGUMENTS),
         ("a += b\n    return a * b", (7, 2), 10, mutants.OPERATOR),
-        ("a = a * 3 + b\n    return a + b", (7, 2), 9, mutants.NOTHING),
+        ("a = a * 3 + b\n    return a + b", (7, 2), 9, mutants.LINE),
         ("if not a:\n        return b\n    return 0", (7, 2), 2, mutants.OPPOSITE),
         ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, mutants.LISTED),
     ],

@@ -44,7 +44,7 @@ SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
 PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
-NOTHING = "a part of this left out"
+NOTHING, LINE = "a part of this left out", "this line left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
 Slot = tuple[ast.AST, str, int | None]  # where a node stands: the one above it, the field, and the number in that
@@ -74,7 +74,7 @@ class Mutant:
     @property
     def is_less(self) -> bool:
         """Tell whether it only leaves something out: such a change comes last."""
-        return self.words == NOTHING
+        return self.words in (NOTHING, LINE)
 
 
 class Mutable:
@@ -308,16 +308,16 @@ class Changes:
         for each in OPERATORS.get(type(node.op), ()):
             yield node, ast.AugAssign(node.target, each(), node.value), OPERATOR  # type: ignore[arg-type]
         yield node, ast.Assign([node.target], node.value), OPERATOR
-        yield node, ast.Pass(), NOTHING
+        yield node, ast.Pass(), LINE
 
     def _of_assign(self, node: ast.Assign, _: Slot) -> Iterator[Change]:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)}
         if names & _count_read(node.value).keys():
-            yield node, ast.Pass(), NOTHING
+            yield node, ast.Pass(), LINE
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED
-        yield node, ast.Pass(), NOTHING
+        yield node, ast.Pass(), LINE
 
     def _of_if(self, node: ast.If, _: Slot) -> Iterator[Change]:
         yield node.test, ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse), OPPOSITE
