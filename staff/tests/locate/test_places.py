@@ -46,7 +46,7 @@ def tell(program: Callable[..., Suite]) -> Tell:
             "    d_k =",
             "    Q.sub_(Q)\n    d_k =",
             "Q.sub_(Q)",
-            "Expected the queries; found `Q.sub_(Q)` of the queries.",
+            "Expected the queries; found 0 everywhere.",
         ),
         (
             ATTENTION,

@@ -73,9 +73,9 @@ TABLE = "self.cos[positions].to(x.dtype)", "self.cos[positions].to(x.dtype).unsq
         pytest.param(
             ROPE,
             [TABLE],
-            "since line 43, `self.cos[positions].to(x.dtype).unsqueeze(1)`.",
-            "first * cos",
-            id="since which line a tensor has its shape",
+            "Among the calls that return, the answer is wrong in 1 of the 2 stored cases.",
+            "self.cos[positions].to(x.dtype).unsqueeze(1)",
+            id="what gives a tensor its shape, where some calls return",
         ),
         pytest.param(
             SOFTMAX,

@@ -216,14 +216,13 @@ def _tell(
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported else runner
-    if runner and not crash.has_returned and (cause := _find_cause(runner, crash, failing, passing)):
+    cause = _find_cause(runner, crash, failing, passing) if runner and not crash.has_returned else None
+    origins = _describe_origins(runner, crash) if runner and not (cause and cause.step) else []
+    if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
-        said = said if report.is_explained else said[:1]
-        return replace(cause, id=id, said=(*said, *cause.said, where), code=(*raised, *cause.code))
-    runner = None if report.is_explained else runner
-    origins = describe_origins(runner, crash.tests[0], report) if runner else []
-    origins += describe_changes(runner, crash.tests[0], report.text) if runner and crash.has_returned else []
+        said = said[:1] if cause.step else said
+        return replace(cause, id=id, said=(*said, *cause.said, *origins, where), code=(*raised, *cause.code))
     return Finding(
         problem,
         id,
@@ -237,6 +236,14 @@ def _tell(
         question=report.ask(last.line or "", ask),
         tests=tests,
     )
+
+
+def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
+    """Say since when values are what they are in the line that raised, where the error itself does not say enough."""
+    if crash.report.is_explained:
+        return []
+    changes = describe_changes(runner, crash.tests[0], crash.report.text) if crash.has_returned else []
+    return [*describe_origins(runner, crash.tests[0], crash.report), *changes]
 
 
 def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:

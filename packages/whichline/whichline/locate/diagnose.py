@@ -90,7 +90,8 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
         simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, case.patch)
         if simpler and not case.patch:  # of an argument that nothing reads
             simpler = replace(simpler, said=found[0].said)
-        found, case.patch = ([simpler], {}) if simpler else (found, case.patch)
+        if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
+            found, case.patch = [simpler], {}
     return found
 
 

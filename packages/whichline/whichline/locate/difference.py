@@ -42,11 +42,9 @@ class Difference:
 def compare(trace: Trace, change: Options) -> Difference:
     """Say how the first of the places of a change differs from what is put there, the first time that it does."""
     (place, option), *others = change.items()
-    if (
-        (match := trace.match(place))
-        and not _is_constant(trace.value(place)[-1])
-        and (words := _compare_steps(trace, match, change))
-    ):
+    match = trace.match(place)
+    is_by_chance = not place.is_read and _is_constant(trace.value(place)[-1])
+    if match and not is_by_chance and (words := _compare_steps(trace, match, change)):
         return Difference(words, True, is_extra=bool(others))
     values = trace.value(place)
     time = _find_different(trace, place, option)

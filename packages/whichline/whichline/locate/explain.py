@@ -15,7 +15,7 @@ from whichline.engine.result import Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.locate.diagnose import diagnose, make_runner, observe
-from whichline.locate.fallback import BEGIN
+from whichline.locate.fallback import BEGIN, UNPROVED
 from whichline.locate.observed import Observed
 from whichline.locate.source_location import find_columns, find_same, name_file
 
@@ -141,7 +141,7 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
     places = [
         (trace, place, (name_file(place.file, suite.root), place.line)) for trace in traces for place in trace.places
     ]
-    if not finding.proof:
+    if finding.id.endswith(UNPROVED):
         return {line for _, _, line in places}
     own = [(trace, place) for trace, place, line in places if line == (finding.file, finding.line)]
     calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]

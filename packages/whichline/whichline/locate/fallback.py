@@ -19,6 +19,7 @@ from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
 
 BEGIN = "The mark shows the first value that matches none of the handout's. It may still be right."
+UNPROVED = "-unproved"  # in the id of a finding
 ENOUGH = 2  # cases with a right answer: what one alone does not have may be anything
 ASK = "What should this be, by the formula? Is yours the same thing, computed another way?"
 
@@ -53,7 +54,7 @@ def find_fallback(
     place = [show_place(each.file, each.function, each.node, runner.suite.root) for each in unknown[:1]]
     return Finding(
         problem,
-        f"{problem}-unproved",
+        f"{problem}{UNPROVED}",
         (where, *[BEGIN] * bool(place)),
         question=ask if place else ask.replace("this line", "your code"),
         tests=tuple(test.name for test in wrong),
