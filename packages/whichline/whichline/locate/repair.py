@@ -65,6 +65,8 @@ def find_repair(
         near: the lines to begin at.
     """
     trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
+    if trace.passed:
+        return None
     most = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     tests = [trace.test, *(test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test)]
     parameters = _list_parameters(runner.observed)
