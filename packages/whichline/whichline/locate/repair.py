@@ -45,6 +45,10 @@ class Repair:
     function: "_Function"
     mutant: Mutant
 
+    @property
+    def words(self) -> str:
+        return f"With {self.mutant.words}"
+
     def passes(self, test: Test) -> bool:
         return self.function.passes(self.mutant, [test])
 
@@ -96,7 +100,7 @@ def describe_repair(
         problem,
         f"{problem}-repair",
         (),
-        proof=f"With {repair.mutant.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}.",
+        proof=f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}.",
         question=ASK,
         tests=tuple(test.name for test in explained),
         **repair.show(runner.suite.root),

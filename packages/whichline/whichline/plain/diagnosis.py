@@ -24,7 +24,7 @@ from whichline.locate.difference import compare
 from whichline.locate.found import Found, join_patches, say_corrected
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
-from whichline.locate.repair import Line, find_line, find_repair
+from whichline.locate.repair import Line, Repair, find_line, find_repair
 from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
@@ -65,6 +65,7 @@ class Diagnosis:
         calls = Calls(functions.code.adapters)
         self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
         self.proved: list[Proved] = []
+        self.repairs: list[tuple[Repair, Finding]] = []
 
     def explain(self, test: str, others: Sequence[str]) -> list[Finding]:
         """Say which line makes a test fail, or why no line is known.
@@ -91,6 +92,11 @@ class Diagnosis:
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
                 return [self._tell(each, known, [test], [test]) for each in known.found]
+        for repair, finding in self.repairs:
+            if repair.passes(self.suite.make_item(test)):
+                return [
+                    replace(finding, proof=_say_proof(repair.words, finding.problem, [test], [test]), tests=(test,))
+                ]
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
         failing = [test]
@@ -206,14 +212,16 @@ class Diagnosis:
             return None
         name = tests[0].cases()[0].call
         passing = [test for test in failing if repair.passes(self.suite.make_item(test))]
-        return Finding(
+        finding = Finding(
             name,
             f"{name}-repair",
             (words[0].upper() + words[1:],),
-            proof=_say_proof(f"With {repair.mutant.words}", name, passing, failing),
+            proof=_say_proof(repair.words, name, passing, failing),
             tests=tuple(passing or failing),
             **repair.show(self.suite.root),
         )
+        self.repairs.append((repair, finding))
+        return finding
 
     def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:
         """Say which line changes an argument that the reference leaves as it is."""
