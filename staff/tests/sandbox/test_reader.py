@@ -64,6 +64,14 @@ def test_it_is_what_would_be_taken_in_here_with_all_that_is_computed_from_it(tmp
     assert vars(taken)["slow_imports"] == ["einx"]
 
 
+def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"no_text_\xff")
+    folder.mkdir()
+    (folder / "adapters.py").write_text("def run_softmax(in_features, dim):\n    return in_features\n")
+    with Reader() as apart:
+        assert apart.take_in(folder).name == folder.name
+
+
 def test_links_to_the_work_of_another_and_what_never_ends_are_refused(tmp_path: Path) -> None:
     """As git and some archives keep them; the standard input of this command stays silent and open."""
     with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:

@@ -8,6 +8,7 @@ JSON, so an attacker who takes it over can only claim that something else was ha
 
 import gc
 import hashlib
+import json
 import os
 import resource
 import select
@@ -77,7 +78,7 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
     """Have the process at the other end read a submission; see `Reader.take_in`."""
     pipe.send((path, files))
     try:
-        answer = msgspec.json.decode(pipe.recv_bytes(), type=Answer)
+        answer = msgspec.convert(json.loads(pipe.recv_bytes()), Answer)
     except EOFError:
         raise OSError("the process that reads submissions has ended; run the same command to go on") from None
     except (ValueError, RecursionError) as error:
@@ -112,7 +113,7 @@ def main(requests: Connection) -> None:
             os.close(pipe)
             os.kill(pid, signal.SIGKILL)  # unless it has ended
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            requests.send_bytes(answer if status == 0 else msgspec.json.encode(_explain(status)))
+            requests.send_bytes(answer if status == 0 else _encode(_explain(status)))
 
 
 def _receive(pipe: int) -> bytes:
@@ -138,6 +139,7 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    status = 1
     try:
         if seccomp:
             readable = [path, *(files or {}).values(), this_root(), Path(sysconfig.get_path("stdlib"))]
@@ -145,8 +147,9 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
         answer = _read(path, files)
         with open(pipe, "wb", closefd=False) as file:
             file.write(answer)
+        status = 0
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
@@ -162,7 +165,12 @@ def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
         answer = Answer(error=str(error))
     except Exception as error:
         answer = Answer(error=f"{type(error).__name__}: {error}")
-    return msgspec.json.encode(answer)
+    return _encode(answer)
+
+
+def _encode(answer: Answer) -> bytes:
+    """The answer as JSON; a name that is no text cannot be written as msgspec writes it."""
+    return json.dumps(msgspec.to_builtins(answer)).encode()
 
 
 def _refuse_cost(what: str) -> Answer:

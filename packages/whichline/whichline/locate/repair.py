@@ -60,7 +60,7 @@ class Repair:
 def find_repair(
     runner: Runner, failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
 ) -> Repair | None:
-    """Find a change with which all of some failing tests pass, and none of the others fails.
+    """Find a change with which all of some failing tests pass, and none of some others fails.
 
     Args:
         runner: with its probes on.
@@ -72,7 +72,8 @@ def find_repair(
     if trace.passed:
         return None
     most = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
-    tests = [trace.test, *(test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test)]
+    others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
+    tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
     for file, name, line in _list_functions(trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
@@ -94,7 +95,7 @@ def describe_repair(
     """The finding about a change with which some tests pass, and which of all failing ones pass with it, too."""
     if not (repair := find_repair(runner, tests, passing, near)):
         return None
-    explained = [test for test in failing if test in tests or repair.passes(test)]
+    explained = [test for test in failing if repair.passes(test)]
     problem = tests[0].problem
     return Finding(
         problem,
@@ -115,20 +116,20 @@ class _Function:
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
-        """Tell whether all of some tests pass with a mutant."""
+        """Tell whether all of some tests pass with a mutant; one that limits memory does not run with probes."""
         code = self.mutable.compile(mutant, self.file)
-        return code is not None and all(self._passes(code, test) for test in tests if not test.memory)
+        return code is not None and all(not test.memory and self._passes(code, test) for test in tests)
 
     def _passes(self, code: CodeType, test: Test) -> bool:
         self.runner.observed.refresh()
         own = self._find_functions()
+        if any(len(each.__code__.co_freevars) != len(code.co_freevars) for each in own):
+            return False  # Python refuses it: it reads other names of the functions around it
         codes = [each.__code__ for each in own]
         try:
             for each in own:
                 each.__code__ = code
             return self.runner.run(test, {}, noting=False).passed
-        except ValueError:  # it reads other names of the functions around it
-            return False
         finally:
             for each, before in zip(own, codes, strict=True):
                 each.__code__ = before
