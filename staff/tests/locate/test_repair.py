@@ -110,12 +110,6 @@ USED_UP = """    rows = (row for row in weights)
     return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
 """
 REPAIRS = {
-    "another direction": (
-        ROPE,
-        [ANGLES, (TURNED, POLAR)],
-        "pairs / torch.polar(torch.ones_like(a), a)",
-        "another operator here",
-    ),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
     "used up": (
         LINEAR,
