@@ -23,7 +23,7 @@ from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_own_code, load_problems
 from whichline.engine.result import Result
 
-LOOK_EVERY = 1.0  # seconds, for what the file system does not report
+LOOK_EVERY = 1.0  # seconds between looks, since some file systems do not report saves
 LONG = 2.0  # seconds; the reference needs milliseconds for any test
 
 
@@ -154,7 +154,7 @@ class WatchedBoard:
 
     def show(self) -> None:
         """Print everything on a cleared screen."""
-        with self.console:  # in one piece, so that nothing flickers
+        with self.console:  # everything at once, so that nothing flickers
             self.console.clear()
             self.console.print(self.body)
             if (problem := self._hinted()) and self.hints[problem.id]:

@@ -33,7 +33,7 @@ LAST_DIGITS = {
     torch.float32: (5e-5, 0.0),
     **{half: (1e-6, torch.finfo(half).eps) for half in (torch.float16, torch.bfloat16)},
 }
-# A gradient may be small because its terms cancel. Its tolerance is at least the share of this times the cotangent.
+# A gradient may be small because its terms cancel, so its scale is at least this share of the largest cotangent.
 OF_COTANGENT = 1e-2
 UNREADABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError)  # what a damaged file raises
 

@@ -45,7 +45,7 @@ class Origin(NamedTuple):
 
 
 class Definitions:
-    """The functions of the calls that an error went through.
+    """Looks into the functions of the calls that an error went through.
 
     Args:
         calls: the calls in the student's files, the innermost last.
@@ -56,7 +56,7 @@ class Definitions:
     def __init__(self, calls: Sequence[TracebackType], root: Path, called: Callable[..., Any] | None) -> None:
         self._calls, self._root, self._called = calls, root, called
 
-    # A `return` that is missing.
+    # A missing `return`.
 
     def find_forgotten(self, is_answer: bool) -> CodeType | None:
         """Find the function without a `return` that gave None: the output, or a value in the expression that raised."""
@@ -255,7 +255,7 @@ def compute(node: ast.AST, names: Names) -> Any:
         return None
     try:
         return eval(compile(ast.Expression(node), "", "eval"), {}, names)  # type: ignore[arg-type]  # noqa: S307 (the student's)
-    except Exception:  # it is no longer what it was
+    except Exception:  # the values may have changed since
         return None
 
 

@@ -1,4 +1,4 @@
-"""The errors that commands and tests tell apart."""
+"""The errors that commands and tests distinguish."""
 
 from collections.abc import Sequence
 from traceback import FrameSummary

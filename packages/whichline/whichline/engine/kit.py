@@ -33,7 +33,7 @@ def read_version(package: str) -> str:
 
 
 def check_kit(folder: Path) -> None:
-    """Raise CourseworkError if the kit of the assignment around `folder` is not installed, as without `uv run`."""
+    """Raise CourseworkError if the kit of the assignment around `folder` is not installed; `uv run` installs it."""
     wheels = next(filter(None, map(find_wheels, (folder, *folder.parents))), [])
     if wheels and not any(map(is_installed, wheels)):
         raise CourseworkError(f'the kit of this folder is not installed: run  uv pip install "{wheels[-1]}"')

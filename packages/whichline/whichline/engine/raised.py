@@ -19,7 +19,7 @@ METHODS = ("method", "builtin_function_or_method")
 
 
 class Raised:
-    """The expression that raised.
+    """Explains an exception from the expression that raised it.
 
     Args:
         error: the exception.
@@ -55,7 +55,7 @@ class Raised:
     def _since(self, node: ast.expr) -> str:
         """Say in which line a name got its value; "" if it is an argument."""
         made = self._definitions.find_origin_of_name(node)
-        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument that came in
+        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument
             return ""
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
@@ -211,7 +211,7 @@ class Raised:
         return f"`{kind}` holds layers and is none itself: call each of them" if kind.startswith("Module") else ""
 
     def explain_tied(self, _: re.Match[str]) -> str:
-        """Say which line puts one layer into a list several times."""
+        """Say which line puts the same layer into a list several times."""
         products = [
             (at, each) for at, _, each in self._definitions.list_own(ast.BinOp) if isinstance(each.op, ast.Mult)
         ]

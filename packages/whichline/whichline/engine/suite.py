@@ -54,7 +54,7 @@ class Test:
     memory: int | None = None  # how many bytes of private memory the student's code may map; None for no limit
     problem: str = ""  # the id of its problem; "" if no problem counts it
     bonus: bool = False  # whether its points come on top of the maximum
-    points: float = 0.0  # that it is worth
+    points: float = 0.0  # what it is worth
 
     @property
     def function(self) -> str:
@@ -319,7 +319,7 @@ def _tests_in(module: ModuleType, names: Collection[str], root: Path, hidden_cas
 
 
 def _imported(path: Path, calls: Calls) -> ModuleType:
-    """The module in a file, in which `adapters` is `calls`."""
+    """Import the module in a file, with `calls` as its `adapters`."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
