@@ -1,7 +1,7 @@
-"""Find the line that is wrong, in any pytest suite with a reference or in an assignment that has its own.
+"""Find the wrong expression in code whose tests fail, in an assignment or in any pytest suite with a reference.
 
-diagnose: run the tests of a plain suite and return what is wrong.
-Finding: one thing that is wrong, with its place, the difference and the proof.
+diagnose: run the tests of a plain suite and return its mistakes.
+Finding: one mistake, with its position, the difference and the proof.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ __all__ = ["Finding", "diagnose"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is public when it is asked for: pytest imports this package in every environment that has it."""
+    """Import a public name when it is used, since pytest imports this package wherever it is installed."""
     if name == "Finding":
         from whichline.engine.finding import Finding
 

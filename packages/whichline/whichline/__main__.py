@@ -7,6 +7,6 @@ from whichline.engine.assignment import this_assignment
 from whichline.engine.toml_file import AssignmentError
 
 name = None
-with suppress(AssignmentError):  # the command says what is wrong
+with suppress(AssignmentError):  # the command reports it
     name = this_assignment().command
 main(prog_name=name)

@@ -23,7 +23,7 @@ from whichline.quick_end import end_quickly
 
 
 class Commands(click.Group):
-    """Commands by name, each with its place, "module:function", and a few words about it; the `daily` ones first."""
+    """Commands by name, each with its place, "module:function", and a few words about it; `daily` ones come first."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Commands(click.Group):
 
     @cached_property
     def lazy(self) -> Mapping[str, tuple[str, str]]:
-        """All of them, with those that are known when the command runs."""
+        """All commands."""
         return {**self._lazy, **self._more()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -71,17 +71,17 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except CourseworkError as error:
             raise click.ClickException(str(error)) from None
-        except BrokenPipeError:  # click's: whoever read the output has gone
+        except BrokenPipeError:  # nobody reads the output any more; click handles it
             raise
-        except OSError as error:  # a file or a disk of the user's
+        except OSError as error:  # about a file or a disk of the user's
             raise click.ClickException(f"{error.filename or ctx.info_name}: {error.strerror or error}") from None
 
 
 def _list_more() -> dict[str, tuple[str, str]]:
-    """The groups of commands that other packages register, and the commands that the assignment has of its own."""
+    """The groups of commands that other packages register, and the assignment's own commands."""
     found = entry_points(group="whichline.commands")
     more = {each.name: (each.value, f"Commands for {each.name}.") for each in found}
-    with suppress(AssignmentError):  # whatever needs the assignment says what is wrong with it
+    with suppress(AssignmentError):  # a command that needs the assignment reports it
         own = this_assignment().commands
         put_root_on_path()
         more |= {each.name: (each.function, each.help) for each in own}
@@ -91,7 +91,7 @@ def _list_more() -> dict[str, tuple[str, str]]:
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         packages = ["whichline"]
-        with suppress(AssignmentError):  # outside of an assignment this is a tool like others
+        with suppress(AssignmentError):  # the command also works outside of an assignment
             packages.insert(0, this_assignment().package)
         try:
             click.echo(", ".join(f"{package} {read_version(package)}" for package in packages))

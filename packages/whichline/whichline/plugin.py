@@ -1,7 +1,7 @@
-"""The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong.
+"""The pytest plugin: pytest collects and reports, the engine runs the tests and explains the failures.
 
-That stands above everything else, unless every failure was asked for. What is not written yet takes one line for each
-problem. Below the failures it tells what of the code that passes is not the student's own work, and what that costs.
+The explanations come first, unless the user asked for every failure. Problems that are not written yet get one line
+each. Below the failures stand the forbidden functions in use, and the points that they cost.
 """
 
 import whichline.required
@@ -65,14 +65,14 @@ RESULT = pytest.StashKey[Result]()
 
 
 class TestFailed(pytest.fail.Exception):
-    """Ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
+    """Ends an item in pytest. The result has the message, so pytest does not read sources for a traceback."""
 
     __test__ = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
     print_everywhere()
-    root = config.inipath.parent if config.inipath else config.rootpath  # an editor's --rootdir may lie above it
+    root = config.inipath.parent if config.inipath else config.rootpath  # an editor's --rootdir may be above it
     try:
         serve(root)
         check_kit(root)
@@ -90,22 +90,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("suites", "folders whose tests the engine runs", type="paths")
-    if find_spec("xdist") is None:  # or pytest does not know what is refused
+    if find_spec("xdist") is None:  # so that `-n` gets our message, not pytest's
         parser.getgroup("xdist")._addoption("-n", dest="numprocesses", help=argparse.SUPPRESS)
 
 
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Test:
-    """The test as the engine has it, which reads the case when it runs."""
+    """The engine's test, which reads its test case when it runs."""
     return request.param
 
 
 class EngineRuns:
-    """Lets the engine run the tests that count, and explains at the end what failed.
+    """Lets the engine run the tests that count, and explains the failures at the end.
 
     Args:
         root: the folder of the assignment.
-        suites: folders of tests; those that no problem counts are the student's own, and left to pytest.
+        suites: folders of tests; pytest runs the tests in them that no problem counts, which are the student's own.
 
     Raises:
         AssignmentError: `assignment.toml` cannot be used.
@@ -125,15 +125,15 @@ class EngineRuns:
         self.searched = False
         self.told_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
-        self.terminal = os.dup(2)  # pytest keeps what is written there during a test
+        self.terminal = os.dup(2)  # pytest captures what is written to 2 during a test
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
-        """Watch before the first module of tests imports the student's files."""
+        """Install the watch before the first test module imports the student's files."""
         if self.watch is None and any(map(module_path.is_relative_to, self.suites)):
             self.watch = watch_students_code(self.root)
             check_annotations(student_files(), undo_settings)
-            sys.argv = [""]  # a parser in the student's files finds no arguments of pytest's
-            # The cases are small: threads cost more than they give, above all where others are busy.
+            sys.argv = [""]  # a parser in the student's files must not find pytest's arguments
+            # The test cases are small: threads would cost time, above all on a busy machine.
             torch.set_num_threads(1)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -174,7 +174,7 @@ class EngineRuns:
         with self.watch.watching(*called), watchdog(LONG, partial(self._warn_of_time_limit, pyfuncitem.name)):
             result = run(test, self.root)
         if self.debugged and result.raised == "Exit":
-            pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
+            pytest.exit("Quitting debugger")  # after `q`, which the engine took for an error of the student's
         self.seen[result.problem] |= self.watch.uses
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
@@ -184,7 +184,7 @@ class EngineRuns:
         return True
 
     def pytest_enter_pdb(self) -> None:
-        """Leave whoever debugs in peace: no word of the time, and no search, which would stop there again."""
+        """While somebody debugs, do not warn about time, and do not search: the search would stop there again."""
         self.debugged = True
 
     def _warn_of_time_limit(self, what: str, seconds: float) -> None:
@@ -193,7 +193,7 @@ class EngineRuns:
             os.write(self.terminal, f"\n{describe_time_limit(what, seconds, find_students_line(self.root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
-        """Count what is not written apart from the failures, each of which takes several lines."""
+        """Count tests of code that is not written yet apart from failures, which get several lines each."""
         if isinstance(report.longrepr, ResultText) and report.longrepr.result.check is Check.NOT_WRITTEN:
             return NOT_WRITTEN, "-", NOT_WRITTEN.upper()
         return None
@@ -213,7 +213,7 @@ class EngineRuns:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """A module of tests that count cannot be imported: nearly always because of an error in the student's files."""
+        """Describe why a test module cannot be imported, which is nearly always an error in the student's files."""
         error: BaseException | None = None
         try:
             report = yield
@@ -223,7 +223,7 @@ class EngineRuns:
             error = call.excinfo.value.__cause__ or call.excinfo.value
         if error:
             failure = describe(error, self.root)
-            text: Any = Text(failure.headline, failure.details, (collector.nodeid, 1))  # all that pytest asks for
+            text: Any = Text(failure.headline, failure.details, (collector.nodeid, 1))  # it has all that pytest uses
             report.longrepr = text
         return report
 
@@ -231,7 +231,7 @@ class EngineRuns:
     def pytest_exception_interact(
         self, node: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
     ) -> Generator[None]:
-        """Tell what explains the test before `--pdb` asks, and have it ask in the student's frame."""
+        """Before `--pdb` stops, print the explanation of the test, and make it stop in the student's frame."""
         if not node.config.getoption("usepdb") or node.nodeid not in self.failures or call.excinfo is None:
             return (yield)
         test, result = self.failures[node.nodeid]
@@ -265,14 +265,14 @@ class EngineRuns:
 
     @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
     def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
-        """Say in the very last line where something is to be corrected or written."""
+        """Say in the last lines where to correct or write code."""
         yield
         if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
             for line in self._say_next():
                 terminal.line(line, bold=True)
 
     def _say_next(self) -> Iterator[str]:
-        """The place of the first finding and a case to see it in, or the first place that is not written yet."""
+        """The position of the first finding and a test case that shows it, or the first code that is to be written."""
         if told := next((each for each in self._rank_findings() if each.file), None):
             yield f"Now open:  {told.file}:{told.line}"
             tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
@@ -285,7 +285,7 @@ class EngineRuns:
             yield f"Now open:  {place}"
 
     def _find_unwritten(self) -> Result | None:
-        """The first test of what is not written yet, a required one first; no bonus while a required one fails."""
+        """The first test of code that is not written yet: a bonus problem's only if no required test fails."""
         unwritten = [each for each in self.results if each.check is Check.NOT_WRITTEN]
         first = min(unwritten, key=lambda each: each.bonus, default=None)
         if first is None or (first.bonus and any(each.is_wrong and not each.bonus for each in self.results)):
@@ -293,14 +293,14 @@ class EngineRuns:
         return first
 
     def _rank_findings(self) -> list[Finding]:
-        """List what explains failures, what costs most first; what is told of an earlier problem once."""
+        """List the findings, those that cost most first; one that repeats an earlier problem's is left out."""
         order = order_problems(self.results)
         told = [each for each in self.explanations if not each.is_of_earlier]
         return sorted(told, key=lambda each: order.index(each.problem))
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
     def pytest_tell_causes_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-        """Tell what explains the failures before pytest prints those that nothing explains."""
+        """Print the findings before pytest prints the failures that they do not explain."""
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
             told = self._rank_findings()
@@ -308,7 +308,7 @@ class EngineRuns:
         yield
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Below the failures: what explains them if all were asked for, and what else there is to say."""
+        """Below the failures, print the findings if the user asked for all failures, and all other notes."""
         if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
             terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         if not is_short(terminalreporter.config):
@@ -341,11 +341,11 @@ class EngineRuns:
 
 
 class ResultText(Text):
-    """One result; where nothing explains its problem, the smallest wrong row stands below it.
+    """One result for pytest to print, with the smallest wrong row if nothing explains its problem.
 
     Args:
-        runs: has the explanations by the time this is printed.
-        config: says how much is printed.
+        runs: has the explanations when this is printed.
+        config: says how much to print.
     """
 
     def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, config: pytest.Config) -> None:
@@ -356,8 +356,8 @@ class ResultText(Text):
 
     def toterminal(self, tw: Any) -> None:
         explained = any(each.problem == self.result.problem for each in self.runs.explanations)
-        is_alone = explained and self.result.is_wrong and is_short(self.config)  # what the code has printed is below it
-        if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints the place alone
+        is_alone = explained and self.result.is_wrong and is_short(self.config)  # pytest prints its output below
+        if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints only the position
             return
         super().toterminal(tw)
         is_told = self.runs.problems[self.result.problem].told != "tests"
@@ -370,7 +370,7 @@ class ResultText(Text):
 
 
 def _drop_captured(config: pytest.Config) -> None:
-    """Forget what the search has had printed into a stream of pytest's that the student's files have kept."""
+    """Drop what the student's code printed during the search into a stream of pytest's that it had kept."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture:
         with suppress(AssertionError):  # Ctrl-C has ended it

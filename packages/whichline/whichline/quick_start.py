@@ -1,6 +1,6 @@
-"""The start of a process that imports torch: imported first, it keeps Python from looking for garbage meanwhile.
+"""Import this before torch: it turns garbage collection off until `look_again` is called.
 
-Python would look through all of torch again and again, for half a second.
+Otherwise Python would search all of torch again and again, for half a second.
 """
 
 import gc
@@ -9,6 +9,6 @@ gc.disable()
 
 
 def look_again() -> None:
-    """Have Python look for garbage from now on, but not in what there is now, which stays."""
+    """Turn garbage collection on again, but not for the objects that exist now."""
     gc.freeze()
     gc.enable()

@@ -1,9 +1,9 @@
-"""Imported first where an assignment is served: without its packages that ends with one line."""
+"""Import this first: it ends the process with one line if the assignment's packages are missing."""
 
 import sys
 from importlib.util import find_spec
 
-for name in ("torch", "einops", "jaxtyping", "numpy"):  # what students may call a file of theirs
+for name in ("torch", "einops", "jaxtyping", "numpy"):  # students may give these names to their own files
     if (found := find_spec(name)) is None:
         sys.exit(
             f"{sys.executable} lacks the assignment's packages: put uv run before the command, as in uv run pytest"

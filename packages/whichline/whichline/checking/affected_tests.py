@@ -1,8 +1,8 @@
-"""Telling which problems a save can change: those whose tests reach something that reads otherwise than before.
+"""Find the problems whose results a save can change: their tests reach code that has changed.
 
-A test reaches what its source names, what that names, and so on, wherever it is, and all that runs when a file is
-imported: everything but the bodies of functions. That is more than it runs, and less only where a name is put together
-while the code runs.
+A test reaches every definition that its source names, every definition that those name, and so on. It also reaches all
+code that runs when a file is imported, which is everything but the bodies of functions. This is more than the test
+runs. It is less only if the code builds a name while it runs.
 """
 
 import ast
@@ -18,17 +18,17 @@ from whichline.engine.assignment import Problem, list_own_code
 
 @dataclass(frozen=True)
 class Part:
-    """A statement of a file: a digest of how it reads, the names that it gives something to, and those it mentions."""
+    """A statement of a file."""
 
-    reads: str
-    gives: frozenset[str]
-    mentions: frozenset[str]
+    reads: str  # a digest of its code
+    gives: frozenset[str]  # the names that it defines
+    mentions: frozenset[str]  # the names that it uses
 
 
 def take_fingerprints(root: Path, problems: Iterable[Problem]) -> dict[str, str]:
-    """A digest for each problem of all that its tests reach; none if one of the files cannot be read as Python.
+    """A digest of all code that the tests of each problem reach; no digests if a file is not valid Python.
 
-    Comments, and where a line stands, make no difference.
+    Comments and line numbers make no difference.
     """
     try:
         files = [_parse(path.read_bytes()) for path in _list_files(root)]
@@ -60,17 +60,17 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 @lru_cache(1000)
 def _parse(source: bytes) -> tuple[Part, tuple[Part, ...]]:
-    """Read what runs when a file is imported, and each of its statements."""
+    """Read the code that runs when a file is imported, and each statement of the file."""
     tree = ast.parse(source)
     parts = tuple(map(_read, tree.body))
     _Outside().visit(tree)
-    # An import runs here, too, but what it mentions is reached by whoever mentions what it gives.
+    # Imports run, too, but a test reaches the names in one only if it uses the name that the import defines.
     other = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
     return Part(_digest(tree), frozenset(), _read(ast.Module(other, [])).mentions), parts
 
 
 class _Outside(ast.NodeTransformer):
-    """Takes the bodies of functions out."""
+    """Removes the bodies of functions."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.body = [ast.Pass()]
@@ -89,7 +89,7 @@ def _read(node: ast.AST) -> Part:
             case ast.Name(name) | ast.Attribute(attr=name) | ast.Constant(str(name)):
                 mentions.add(name)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        gives = {node.name}  # the others are its own
+        gives = {node.name}  # the other names are local
     return Part(_digest(node), frozenset(gives), frozenset(mentions))
 
 

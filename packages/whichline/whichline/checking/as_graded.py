@@ -1,7 +1,7 @@
-"""Refuse the student's code what it is refused in grading: files, the network and other processes.
+"""Refuse the student's code what grading refuses: files, the network and other processes.
 
-The same error is raised as in the sandbox, so code that copes with it there copes with it here. Nothing is refused that
-the sandbox allows. What a library does below Python, as `torch.save` does, is not seen.
+It raises the same errors as the sandbox, so code that handles them in grading handles them here. It refuses nothing
+that the sandbox allows, and does not see what a library does in C, such as `torch.save`.
 """
 
 import errno
@@ -16,8 +16,8 @@ from typing import Any
 from whichline.engine.assignment import student_files
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Python's names for what the sandbox refuses, https://docs.python.org/3/library/audit_events.html: of these the first
-# argument is a file.
+# What the sandbox refuses, as https://docs.python.org/3/library/audit_events.html names it. The first argument of each
+# of these events is a file.
 FILES = {
     *("open", "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink"),
     *("os.truncate", "os.utime"),
@@ -26,16 +26,16 @@ OTHERS = {
     *("os.exec", "os.fork", "os.forkpty", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "subprocess.Popen"),
     *("socket.__new__", "socket.getaddrinfo", "socket.gethostbyname"),
 }
-# What a package does of its own accord, such as keeping a cache of fonts, is not the student's doing; and where grading
-# lacks a package, its import costs nothing. These are there, and do what they are asked to.
+# A package may do something by itself, such as write a cache of fonts: the student did not ask for it. The packages in
+# OBEDIENT do only what they are asked to do.
 PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w+)")
 OBEDIENT = ("numpy", "requests", "tiktoken", "torch", "urllib3")
-SYSTEM = ("/dev/", "/usr/")  # has nothing of the student's
+SYSTEM = ("/dev/", "/usr/")  # without files of the student's
 
 
 def refuse_as_in_grading(root: Path) -> None:
-    """From now on, in this process, refuse what is refused in grading to the student's code in this folder."""
-    tempfile.gettempdir()  # is found by writing to it
+    """From now on, in this process, refuse the student's code in this folder what grading refuses."""
+    tempfile.gettempdir()  # Python finds it by writing to it
     own = tuple(str(root / name) for name in student_files())
     python = {sys.prefix, sys.base_prefix, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     readable = (*own, *python, *map(os.path.realpath, python), *SYSTEM)
@@ -57,7 +57,7 @@ def refuse_as_in_grading(root: Path) -> None:
 
 
 def _is_asked_by(files: tuple[str, ...]) -> bool:
-    """Tell whether a line of these files asks for what is under way, and no import does, and no package by itself."""
+    """Tell whether a line of these files causes the current event, not through an import or a package by itself."""
     frame = sys._getframe(2)
     while frame:
         file = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""The board: what each problem has earned so far and what to do next."""
+"""The board: the points of each problem so far, and what to do next."""
 
 import math
 import re
@@ -17,21 +17,18 @@ from whichline.engine.assignment import Problem, name_command, read_assignment
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 
-SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is stopped when it is graded
+SLOW = 3.0  # seconds of processor time of one test; grading stops a call after 10
 
 
 @dataclass(frozen=True)
 class Score:
-    """One problem, the results of its tests, and what explains the failures among them.
-
-    `ended` says whether that is all, and `deducted` how many points will not count.
-    """
+    """One problem with the results of its tests."""
 
     problem: Problem
     results: tuple[Result, ...]
-    explanations: tuple[Finding, ...] = ()
-    ended: bool = True
-    deducted: float = 0.0
+    explanations: tuple[Finding, ...] = ()  # of the failures
+    ended: bool = True  # whether all its tests have ended
+    deducted: float = 0.0  # points that will not count
 
     @property
     def passed(self) -> int:
@@ -39,12 +36,12 @@ class Score:
 
     @property
     def points(self) -> float:
-        """Those that will count."""
+        """The points that will count."""
         return max(0.0, math.fsum(result.points for result in self.results) - self.deducted)
 
     @property
     def first_failure(self) -> Result | None:
-        """The first failing test that the first explanation is about; if there is none, the first."""
+        """The first failing test that the first explanation is about; without explanations, the first failing test."""
         failing = [result for result in self.results if not result.passed]
         about = [result for result in failing if any(result.test in each.tests for each in self.explanations[:1])]
         return next(iter(about or failing), None)
@@ -79,13 +76,13 @@ def score(problems: Iterable[Problem], results: Iterable[Result], explanations: 
 
 
 def deduct(scores: Iterable[Score], points: Mapping[str, float]) -> list[Score]:
-    """Deduct from each problem the points that will not count, since the work is not the student's own."""
+    """Deduct the points of each problem that will not count, since the work is not the student's own."""
     return [replace(each, deducted=points.get(each.problem.id, 0.0)) for each in scores]
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines as rich prints them, each within the width of the terminal and none without its indent."""
+    """Lines for rich, which are wrapped to the width of the terminal and keep their indents."""
 
     lines: Iterable[str]
     style: str = ""
@@ -96,7 +93,7 @@ class Lines:
 
 
 def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]:
-    """Wrap lines so that what continues one stands further in than its beginning; a long word stays whole."""
+    """Wrap lines, and indent the continuation of a line further than its beginning; a long word stays whole."""
     for line in lines:
         indent = margin + " " * (len(line) - len(line.lstrip()))
         parts = textwrap.wrap(
@@ -110,12 +107,12 @@ def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]
 
 
 def find_together(findings: Sequence[Finding]) -> list[Finding]:
-    """The first of some findings, with those proved together with it."""
+    """The first of some findings, and the findings that were proved together with it."""
     return [each for each in findings if each.tests == findings[0].tests]
 
 
 def join_findings(findings: Iterable[Finding]) -> Iterator[str]:
-    """The lines of some findings, one below the other; where two have a section in common, the last one names it."""
+    """The lines of some findings, one below the other; if several name the same section, only the last names it."""
     findings = list(findings)
     for number, (finding, *later) in enumerate(findings[n:] for n in range(len(findings))):
         is_named = any(each.section == finding.section for each in later)
@@ -124,23 +121,23 @@ def join_findings(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def name_places(findings: Iterable[Finding]) -> Iterator[str]:
-    """A line with the places of findings that are not told, if there are any."""
+    """A line with the positions of findings that are not shown, if there are any."""
     places = list(dict.fromkeys(f"{each.file}:{each.line}" for each in findings if each.file))
     if places:
         yield f"and {len(places)} more place{'s' * (len(places) > 1)}: {', '.join(places)}"
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
-    """The board as rich prints it, with all the explanations below it or, usually, the first.
+    """The board for rich to print, with the first explanation below it, or with all of them.
 
     Args:
-        scores: a row for each.
-        run: what else the run has said.
+        scores: one for each row.
+        run: the run that gave the results.
         root: the folder of the assignment.
-        whole: whether these are all the problems, so that there is a first time and an end.
+        whole: whether these are all the problems; then a welcome or "submit" may be shown.
         everything: whether to show all the explanations.
     """
-    # All of it in 60 columns: half a screen, beside an editor.
+    # It fits into 60 columns: half a screen, beside an editor.
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("Problem", no_wrap=True)
     table.add_column("State")
@@ -168,7 +165,7 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
 
 
 def render_hints(problem: Problem, steps: int) -> Group:
-    """The first `steps` hints of a problem as rich prints them."""
+    """The first `steps` hints of a problem for rich to print."""
     hints = Table.grid(padding=(0, 1))
     for step, hint in enumerate(problem.hints[:steps], start=1):
         hints.add_row(f" {step}.", Text(hint))
@@ -176,9 +173,9 @@ def render_hints(problem: Problem, steps: int) -> Group:
 
 
 def begin_at(root: Path, problem: Problem) -> str:
-    """The first place where something of the problem is to be written; "" if there is none in its files.
+    """The first line of the problem's files where code is to be written; "" if there is none.
 
-    In a file of several problems that is the function that has its title for a name.
+    In a file of several problems it is in the function that has the problem's title for a name.
     """
     title = re.sub(r"\W+", "_", problem.title.lower())
     for name in problem.files:
@@ -227,7 +224,7 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
         if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
             if result.state == "not implemented":
                 yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
-                if (place := begin_at(root, result.problem)) not in failure.headline:  # "" is in any
+                if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
                     yield Lines([f"open {place}"], "bold", "  ")
             else:
                 yield Text.assemble("\nNext: ", (failure.test, "bold"))
@@ -239,7 +236,7 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
             yield Lines(name_places(others), "", "  ")
             if printed := run.printed.get(failure.test):
                 yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
-            # From the margin: the longest fits in 80 columns.
+            # Without an indent, the longest fits into 80 columns.
             yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
             return
 
@@ -267,5 +264,4 @@ def _explained(scores: list[Score]) -> Iterable[RenderableType]:
 
 
 def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:
-    """The findings, one below the other; each section to read is named once."""
     yield Lines(join_findings(findings), "bold", "  ")

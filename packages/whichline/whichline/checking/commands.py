@@ -11,7 +11,7 @@ from whichline.checking.board import deduct, render, render_hints, score
 from whichline.checking.runner import run_once
 from whichline.engine.assignment import find_problem, find_root, load_problems, name_command
 
-ALL = 100  # explanations of one problem
+ALL = 100  # more explanations than one problem ever has
 
 
 @click.command()
@@ -29,7 +29,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
     problems = load_problems(root)
     chosen = [find_problem(problems, name) for name in dict.fromkeys(problem)] or list(problems.values())
     if watch:
-        from whichline.checking.watch import watch as watch_saves  # which takes a while to import
+        from whichline.checking.watch import watch as watch_saves  # slow to import
 
         with suppress(KeyboardInterrupt):
             watch_saves(root, [each.id for each in chosen], Console(), spare=spare or sys.platform != "linux")
@@ -41,7 +41,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
     run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
     scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.deducted)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
-    if run.looking:  # no test is to blame
+    if run.looking:  # the search did not end, not a test
         click.echo(f"\n{run.current_test} did not end{run.line}: is there an endless loop in your code?")
     decisive = [each for each in scores if problem or not each.problem.bonus]
     sys.exit(run.status is None or any(each.first_failure or each.deducted for each in decisive))

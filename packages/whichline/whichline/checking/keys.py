@@ -1,4 +1,4 @@
-"""Keys from the terminal, each as soon as it is pressed."""
+"""Read keys from the terminal as soon as they are pressed."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ if sys.platform == "win32":
 
     @contextmanager
     def keys(press: Callable[[str], None]) -> Iterator[None]:
-        """Have `press` called, from another thread, with each key."""
+        """Call `press`, from another thread, with each key."""
 
         def read() -> None:
             while True:
@@ -29,12 +29,12 @@ else:
     import termios
     import tty
 
-    # What an arrow or a function key sends; it ends in a letter that nobody pressed.
+    # An arrow or a function key sends this sequence; its last letter is no key that was pressed.
     ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;]*|O)?.?")
 
     @contextmanager
     def keys(press: Callable[[str], None]) -> Iterator[None]:
-        """Have `press` called, from another thread, with each key; the terminal is left as it was."""
+        """Call `press`, from another thread, with each key; at the end, restore the terminal."""
         terminal = sys.stdin.fileno()
 
         def read() -> None:

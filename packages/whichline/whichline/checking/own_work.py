@@ -1,6 +1,6 @@
-"""Telling students, before they hand in, which functions they use that they must write themselves.
+"""Tell students, before they hand in, which functions they use although they must write them themselves.
 
-Their tests pass all the same. The grader has the same watch and the same prices.
+Such functions let tests pass. The grader watches for the same functions and deducts the same points.
 """
 
 import linecache
@@ -17,11 +17,11 @@ from whichline.rules.price import charge
 from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Use, Watch
 
-MAX_SHOWN = 3  # lines of a problem
+MAX_SHOWN = 3  # lines for one problem
 
 
 def watch_students_code(root: Path) -> Watch:
-    """A watch on the student's files, to be called before they are imported; what they write runs uncompiled."""
+    """Install a watch on the student's files, before they are imported; their code then runs uncompiled."""
     take_compilers_away()
     watch = Watch(load_forbidden(root / FILE_NAME), cache(partial(is_own_file, root=root)))
     watch.install()
@@ -29,19 +29,19 @@ def watch_students_code(root: Path) -> Watch:
 
 
 def find_adapters(problem: str, adapters: Any) -> list[Any]:
-    """The functions of the student's that the tests of a problem call, of those that there are."""
+    """The adapters of a problem that the student has written."""
     return [getattr(adapters, name) for name in list_adapters(problem) if hasattr(adapters, name)]
 
 
 def find_deductions(
     root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]
 ) -> dict[str, dict[str, float]]:
-    """The points that each problem pays, for each work that is not the student's own.
+    """Compute the points that each problem loses, for each work that is not the student's own.
 
     Args:
         root: the folder of the assignment.
-        problems: all of them, by id.
-        seen: what the tests of each problem ran, of those that were run.
+        problems: all problems, by id.
+        seen: the forbidden functions that the tests of each problem used, if they ran.
     """
     work_of = load_forbidden(root / FILE_NAME).work_of
     ran = {problem: {work_of(use.function) for use in seen.get(problem, ())} for problem in problems}
@@ -49,7 +49,7 @@ def find_deductions(
 
 
 def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
-    """A title, and lines: which problems pay for what, and what to do. Nothing if all is the student's own work.
+    """A title, and lines that say which problems lose points for what; nothing if all is the student's own work.
 
     The arguments are those of `find_deductions`.
     """
@@ -74,6 +74,6 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
 
 
 def _in(root: Path, use: Use) -> Use:
-    """The same with the file's name as students know it, and with the source."""
+    """The use with the file's path relative to the root, and with the source."""
     source = linecache.getline(use.file, use.number).strip()
     return replace(use, file=Path(use.file).relative_to(root).as_posix(), source=source)

@@ -1,4 +1,4 @@
-"""Printing on a terminal, or into a file, that does not know every character."""
+"""Print to a terminal or a file whose encoding lacks some characters."""
 
 import codecs
 import io
@@ -12,7 +12,7 @@ SPELT = {
 
 
 def print_everywhere() -> None:
-    """Let standard output and error spell the characters that their encoding lacks, √ as sqrt."""
+    """Make standard output and error spell the characters that their encoding lacks: √ as sqrt."""
     codecs.register_error("spell", _spell)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -13,20 +13,20 @@ Place = tuple[str, int]  # a file and a line
 
 
 class HereError(Stopped):
-    """Ends a call in the frame that is to be looked at."""
+    """Ends a call in the frame that the debugger will show."""
 
 
 def find_frame(suite: Suite, test: Test, told: Sequence[Finding]) -> TracebackType | None:
-    """Run a test again, up to where a student wants to look.
+    """Run a test again, up to the line that the student should look at.
 
     Args:
         suite: the student's functions.
         test: a test that fails.
-        told: what explains it.
+        told: the findings that explain it.
 
     Returns:
-        A traceback of the student's frames alone. The last of them is where the code raised; else it is about to run
-        the line that is told or, if none is told, the last one that is run.
+        A traceback of only the student's frames. It ends where the code raised. If it did not raise, it ends before the
+        line of the finding or, without a finding, before the last line that ran.
     """
     frames = _list_frames(suite, suite.ending(test))
     if not frames:
@@ -46,7 +46,7 @@ def _stop(is_there: bool) -> None:
 
 
 def _follow(suite: Suite, test: Test, look: Callable[[Place], None]) -> BaseException | None:
-    """Run a test and look at each line of the student's before it runs; what ended the test."""
+    """Run a test and call `look` before each of the student's lines; return the exception that ended the test."""
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":

@@ -1,23 +1,21 @@
-"""A process that has imported torch and loaded the public tests, and runs them when a line comes.
+"""A process that has imported torch and loaded the public tests, and runs them for each command.
 
-It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), as `once` to run them itself,
-for one line (everywhere), or as `as graded`, the same without files, network and processes.
+`runner.py` starts it as `fork`, which forks for each command (Linux), as `once`, which runs one command itself (on
+every system), or as `as graded`, which is `once` without files, network and processes.
 
-A line on standard input is a JSON object: `run`, its number; `problems`, what to run, in which order; `kept`, which
-problems passed before and reach nothing that has changed; `early`, whether the tests run first without checks of the
-student's annotations, which take as long as they do, and then with them; and `most`, how many explanations to give for
-each problem (0: none is looked for). Each line of the answer has the number of its run and one thing more: `running`,
-the seconds that the import of the student's files has taken, or the test or the search that is under way, and `line`,
-the student's line that it has reached; `planned`, a result for each test as if it had not run, or had passed if its
-problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends; `printed`,
-what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended; `not_own_work`,
-what the files use and the student must write, with the points `deducted` for it by problem; `undone`, what they change
-for all code; `looking`, a problem in which the search for what is wrong begins, when all tests have ended, and "" at
-the end; `explanation`, for each thing that was found, and again when it explains more; `ended`, the exit status of the
-run. A line that comes early kills the run. The end of the input ends everything.
+A command is one line of JSON on standard input: `run`, its number; `problems` to run, in this order; `kept`, problems
+that passed before and that no change can reach; `early`, whether to run the tests first without and then with checks of
+annotations, which take as long as the tests; `most`, how many explanations to look for in each problem. Each line of
+the output has the number of its `run` and one of these: `running`, seconds of the present import, test or search, with
+the student's `line` that it has reached; `planned`, a result for each test, "not run", or "passed" if it is kept;
+`broken`, why the student's files cannot be imported; `result` of a test that has ended; `printed`, what the first
+failing `test` of a problem printed; `decided`, a problem whose tests have ended; `not_own_work`, forbidden functions in
+use, with the points `deducted` by problem; `undone`, settings that the files change for all code; `looking`, the
+problem that is searched after all tests, "" at the end; `explanation`, a finding, also when it explains more; `errors`
+of the search; `ended`, the exit status. An early command kills the run. The end of the input ends the process.
 
-The student's files are imported after the line has come. What computes with torch before a fork has one thread: the
-child would wait for others, which it did not inherit.
+The student's files are imported after the command has come. Before a fork torch computes in one thread, since the child
+does not inherit other threads and would wait for them.
 """
 
 import importlib
@@ -35,7 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import einops  # noqa: F401 (for nothing but time: what students write would import it in every run)
+import einops  # noqa: F401 (only to save time: students' code would import it in every run)
 import torch
 
 from whichline import quick_start
@@ -54,13 +52,13 @@ from whichline.locate.diagnose import observe
 from whichline.locate.explain import describe_errors, explain
 from whichline.rules.watch import Use, Watch
 
-PRINTED = 12  # lines that are shown of what a test prints
+PRINTED = 12  # lines of a test's output that are shown
 PIECES = 1000
 SECOND = 1.0
 
 
 class Reply:
-    """Says what becomes of one run, a line at a time."""
+    """Writes about one run, a line at a time."""
 
     def __init__(self, replies: BinaryIO, run: int, root: Path) -> None:
         self.replies = replies
@@ -77,7 +75,7 @@ class Reply:
 
 
 class Printed(io.TextIOBase):
-    """Stands in for standard output during a test, and keeps the end of what it prints."""
+    """Replaces standard output during a test, and keeps the end of what it prints."""
 
     def __init__(self) -> None:
         self.pieces: deque[str] = deque(maxlen=PIECES)
@@ -92,7 +90,7 @@ class Printed(io.TextIOBase):
 
 
 def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watch) -> None:
-    """Import the student's files and run the tests of some problems, then look for what is wrong in those that fail."""
+    """Import the student's files, run the tests of some problems, then search for the mistakes in those that fail."""
     problems, kept = wanted["problems"], wanted["kept"]
     reply.say(running=0, line="")
     try:
@@ -136,7 +134,7 @@ def tests_of(suite: Suite, problem: str) -> list[Test]:
 
 
 def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: Reply, watch: Watch) -> set[Use]:
-    """Run the tests of a problem, and say what has another result than before; what they use that is forbidden."""
+    """Run the tests of a problem, write each result that has changed, and return the forbidden functions in use."""
     failures, seen = 0, set[Use]()
     called = find_adapters(problem, suite.calls.adapters)
     for test in tests_of(suite, problem):
@@ -155,11 +153,11 @@ def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: R
 
 
 def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
-    """Fork for each line: the child gets the line, the parent stays here until the input ends."""
-    import torch.fx.experimental.symbolic_shapes  # torch would, in every child, for half a second
+    """Fork for each command: the child gets it, and the parent stays here until the input ends."""
+    import torch.fx.experimental.symbolic_shapes  # torch would import it in every child, for half a second
 
     x = torch.ones(2, 2, requires_grad=True)
-    torch.einsum("ij,jk->ik", x, x).exp().amax().backward()  # what torch does at the first call of many
+    torch.einsum("ij,jk->ik", x, x).exp().amax().backward()  # torch prepares many operations at their first call
     quick_start.look_again()
     while line := commands.readline():
         child = os.fork()
@@ -170,14 +168,14 @@ def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
         os.setpgid(child, child)
         ended = os.pidfd_open(child)
         select.select([commands, ended], [], [])
-        os.killpg(child, signal.SIGKILL)  # with whatever it has started; one that has ended keeps its exit status
+        os.killpg(child, signal.SIGKILL)  # and its own children; if it has ended, it keeps its exit status
         _, status = os.waitpid(child, 0)
         os.close(ended)
         Reply(replies, json.loads(line)["run"], root).say(ended=os.waitstatus_to_exitcode(status))
 
 
 def once(commands: BinaryIO) -> Iterator[bytes]:
-    """One line. From then on a thread waits for the end of the input, to end the process whatever it is doing."""
+    """Read one command. After it, a thread waits for the end of the input, and then ends the process at once."""
 
     def wait() -> None:
         commands.read()
@@ -190,9 +188,9 @@ def once(commands: BinaryIO) -> Iterator[bytes]:
 
 
 def main() -> None:
-    """Wait for lines on what standard input was; student code finds nothing to read there."""
+    """Wait for commands on the standard input, which is hidden from the student's code."""
     sys.dont_write_bytecode = True  # Python takes two saves in one second for the same file, if their sizes are equal
-    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
+    torch.set_num_threads(1)  # the test cases are small: threads would cost time
     commands, replies = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -206,14 +204,14 @@ def main() -> None:
         suite, broken = load_suite(root, [root / "tests"], load_problems(root)), ""
         own = {Path(name).stem for name in student_files()}
         for name in [name for name in sys.modules if name.partition(".")[0] in own]:
-            del sys.modules[name]  # a test of the student's own imported it; each run imports it as it is then
+            del sys.modules[name]  # a test imported it; each run imports its present version
         for test in suite.tests:
-            with suppress(CaseError):  # the test says so when it runs
+            with suppress(CaseError):  # the test reports it when it runs
                 test.cases()
     except SuiteError as error:
         suite, broken = None, f"{error}; copy the tests and the fixtures from the handout again"
     how = sys.argv[1]
-    sys.argv = [""]  # a parser in the student's files finds no arguments of ours
+    sys.argv = [""]  # a parser in the student's files must not find our arguments
     for line in forks(commands, replies, root) if how == "fork" else once(commands):
         command = json.loads(line)
         reply = Reply(replies, command["run"], root)
@@ -221,4 +219,4 @@ def main() -> None:
             reply.say(broken=broken)
         else:
             run_tests(suite, command, reply, watch)
-        os._exit(0)  # torch would take its time to go
+        os._exit(0)  # an ordinary exit with torch is slow

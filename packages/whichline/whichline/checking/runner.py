@@ -1,4 +1,4 @@
-"""Runs of the public tests in processes of their own (`whichline.checking.process`), one run at a time."""
+"""Run the public tests in another process (`whichline.checking.process`), one run at a time."""
 
 import json
 import os
@@ -22,49 +22,32 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result, result_from_json
 
 START = "import whichline.quick_start; from whichline.checking.process import main; main()"
-# Called from another thread with each line that a run says.
+# Called from another thread with each line that a run writes.
 Listener = Callable[[dict[str, Any]], None]
 
 
 @dataclass
 class Run:
-    """One run, as far as it has got.
-
-    Args:
-        number: which run it is.
-        running: seconds of what is under way, an import of the student's files, a test or a search; None while
-            torch is imported.
-        line: the student's line that it has reached, in words.
-        looking: the problem in which the search for what is wrong is under way, if one is.
-        results: by test; of those that have not ended yet, too.
-        explanations: what was found.
-        decided: the problems whose tests have ended.
-        printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
-        not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
-        deducted: the points that will not count for that, by problem.
-        undone: what the student's files change for all code, in the same form.
-        errors: those of the search itself, in words, for staff.
-        broken: why the student's files cannot be imported, if they cannot.
-        status: the exit status, once it has ended.
-    """
+    """The state of one run."""
 
     number: int
-    running: float | None = None
-    line: str = ""
-    looking: str = ""
-    results: dict[str, Result] = field(default_factory=dict)
+    running: float | None = None  # seconds of the present import, test or search; None while torch is imported
+    line: str = ""  # the student's line that it has reached, in words
+    looking: str = ""  # the problem that is searched for mistakes at present
+    results: dict[str, Result] = field(default_factory=dict)  # by test, also of tests that have not ended
     explanations: list[Finding] = field(default_factory=list)
-    decided: set[str] = field(default_factory=set)
+    decided: set[str] = field(default_factory=set)  # the problems whose tests have ended
+    # For the first failing test of each problem, the last lines that the student's code printed.
     printed: dict[str, list[str]] = field(default_factory=dict)
-    not_own_work: list[str] = field(default_factory=list)
-    deducted: dict[str, float] = field(default_factory=dict)
-    undone: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    broken: str = ""
-    status: int | None = None
+    not_own_work: list[str] = field(default_factory=list)  # a title, and lines about forbidden functions in use
+    deducted: dict[str, float] = field(default_factory=dict)  # the points that they cost, by problem
+    undone: list[str] = field(default_factory=list)  # a title, and lines about settings that the files change
+    errors: list[str] = field(default_factory=list)  # of the search itself, for staff
+    broken: str = ""  # why the student's files cannot be imported
+    status: int | None = None  # the exit status, if it has ended
 
     def hear(self, line: dict[str, Any]) -> None:
-        """Take in a line of this run's."""
+        """Update the state from a line that the run wrote."""
         match line:
             case {"running": seconds, "line": place}:
                 self.running, self.line = seconds, place
@@ -98,7 +81,7 @@ class Run:
 
     @property
     def progress(self) -> str:
-        """Say how far it has got."""
+        """What the run is doing, in words."""
         if not self.results:
             return "Importing torch and your files"
         if self.looking:
@@ -107,13 +90,13 @@ class Run:
 
     @property
     def current_test(self) -> str:
-        """A name for what is running."""
+        """The name of the test that is running, or what runs instead of one."""
         if self.looking:
             return f"The search for what is wrong in {self.looking}"
         return next((result.test for result in self._not_run()), "The import of your files")
 
     def so_far(self, interrupted: str) -> list[Result]:
-        """A result for each test; the one that was running when the run ended failed with the words `interrupted`."""
+        """A result for each test; the test that was running fails with the message `interrupted`."""
         results = dict(self.results)
         if not self.looking and (test := next(self._not_run(), None)):
             results[test.test] = replace(test, outcome=Outcome.FAILED, headline=interrupted)
@@ -146,9 +129,9 @@ class Run:
 
 
 class Forks:
-    """Runs in forks of one process, which is started again should student code kill it.
+    """Runs in forks of one process, which is started again if student code kills it.
 
-    A run that is under way when the next one starts is killed.
+    A new run kills the one before it.
     """
 
     def __init__(self, root: Path, listener: Listener, python: str = sys.executable) -> None:
@@ -159,10 +142,10 @@ class Forks:
         self.process = self._start_process()
 
     def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] | None = None) -> None:
-        """Run the tests of some problems, in this order, and give at most so many explanations for each.
+        """Run the tests of some problems, in this order, and look for `most` explanations of each.
 
-        Those that are kept passed before, and nothing that they reach has changed; where some may be, the verdicts come
-        before the annotations are checked.
+        Problems in `kept` passed before, and no change can reach them. If a list is given, even an empty one, results
+        come before the annotations are checked.
         """
         if self.process.poll() is not None:
             self.process = self._start_process()
@@ -170,7 +153,7 @@ class Forks:
         _send(self.process, run, problems, most, kept)
 
     def close(self) -> None:
-        """Kill what is running or waiting."""
+        """End the process and its fork."""
         with suppress(BrokenPipeError):
             _pipe(self.process.stdin).close()  # it kills its child and ends
         try:
@@ -192,7 +175,7 @@ class Forks:
 
 
 class Spares:
-    """The same, but each run is in a process of its own, while the next one warms up."""
+    """Runs in separate processes; while one runs, the next one already imports torch."""
 
     def __init__(self, root: Path, listener: Listener, spare: bool = True, how: str = "once") -> None:
         self.root = root
@@ -221,9 +204,9 @@ class Spares:
 
 
 def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1, how: str = "once") -> Run:
-    """Run the tests of some problems once, to the end or to Ctrl-C, after which `status` is None.
+    """Run the tests of some problems once, to the end or until Ctrl-C, after which `status` is None.
 
-    What takes long is said on the console, once.
+    If something takes long, the console says so, once.
     """
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     run, runner = Run(1), Spares(root, lines.put, spare=False, how=how)
@@ -246,9 +229,9 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
 
 
 def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
-    """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
+    """Start the process in a new session: Ctrl-C does not reach it, and it can be killed with all its children."""
     return subprocess.Popen(
-        [python, "-P", "-c", START, how],  # a student's typing.py does not hide Python's own
+        [python, "-P", "-c", START, how],  # with -P a student's typing.py does not hide Python's own
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

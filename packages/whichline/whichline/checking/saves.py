@@ -1,4 +1,4 @@
-"""Noticing that a file has been saved."""
+"""Notice that a file has been saved."""
 
 import os
 import threading
@@ -10,8 +10,7 @@ import watchfiles
 
 from whichline.engine.assignment import PROBLEMS, list_own_folders
 
-# Below the root: what students write and what the tests come from. Other folders may be large and change for other
-# reasons (.venv, .git).
+# The folders of the tests, beside the student's own. Others, such as .venv and .git, may be large and change often.
 FOLDERS = (PROBLEMS, "fixtures", "tests")
 SUFFIXES = (".py", ".toml", ".safetensors")
 
@@ -19,7 +18,7 @@ Stamp = tuple[int, int, int]
 
 
 class Saves:
-    """Finds what has been saved since the last look; a look is a few hundred calls of stat, about a millisecond."""
+    """Finds the files that were saved since the last look; a look takes a few hundred calls of stat, or 1 ms."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,16 +36,16 @@ class Saves:
 
 @contextmanager
 def events(root: Path, look: Callable[[], None]) -> Iterator[None]:
-    """Have `look` called, from another thread, soon after anything happens to a file.
+    """Call `look`, from another thread, soon after anything happens to a file.
 
-    Some file systems hide some events or all of them: look now and then without being called, too.
+    Some file systems do not report all events, so the caller must also look from time to time.
     """
     stop = threading.Event()
     paths = [folder for folder, _ in _folders(root)]
 
     def watch() -> None:
         try:
-            # Folders rather than files: editors save by renaming, and a watch of the file would stay with the old one.
+            # Watch folders, not files: an editor saves by renaming, and the watch would stay with the old file.
             for _ in watchfiles.watch(*paths, watch_filter=None, step=5, recursive=False, stop_event=stop):
                 look()
         except OSError:  # the system allows no more watches, or a folder has gone
@@ -62,7 +61,7 @@ def events(root: Path, look: Callable[[], None]) -> Iterator[None]:
 
 
 def _folders(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """The root and every folder below it whose files count, with the names of those files."""
+    """The root and every folder below it that is watched, with the names of its files."""
     _, _, names = next(os.walk(root))
     yield str(root), names
     for top in dict.fromkeys((*list_own_folders(root), *(root / name for name in FOLDERS))):
@@ -73,6 +72,6 @@ def _folders(root: Path) -> Iterator[tuple[str, list[str]]]:
 def _stamp(path: str) -> Stamp | None:
     try:
         status = os.stat(path)
-    except OSError:  # gone since it was listed
+    except OSError:  # it was deleted after it was listed
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

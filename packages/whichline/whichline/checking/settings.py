@@ -1,4 +1,4 @@
-"""Telling students which of their files change a setting of torch for all code, which is undone."""
+"""Undo changes of torch's settings for all code, and tell students which of their files made them."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _undone: dict[tuple[str, str], None] = {}  # files, and the functions of torch t
 
 @contextmanager
 def undo_settings(file: str) -> Iterator[None]:
-    """Undo what the import of a file changes for all code, and keep it in mind."""
+    """Undo the settings that the import of a file changes for all code, and remember them."""
     changed: list[str] = []
     try:
         with keep_settings() as changed:
@@ -27,7 +27,7 @@ def undo_settings(file: str) -> Iterator[None]:
 
 
 def describe_undone(root: Path) -> list[str]:
-    """A title, and lines: which files change which setting, and what to write instead. Nothing if none does."""
+    """A title, and lines that say which files change which setting and what to write instead; nothing if none does."""
     if not _undone:
         return []
     lines = ["Undone when your files had been imported, here and in grading"]
@@ -39,7 +39,7 @@ def describe_undone(root: Path) -> list[str]:
 
 
 def _find_line(file: str, name: str) -> int:
-    """The last line of a file that names the function of torch, if one does."""
+    """The last line of a file that names this function of torch's; 0 if none does."""
     nodes = ast.walk(ast.parse(Path(file).read_bytes()))
     called = (node for node in nodes if isinstance(node, ast.Name | ast.Attribute))
     return max((node.lineno for node in called if ast.unparse(node).endswith(name)), default=0)

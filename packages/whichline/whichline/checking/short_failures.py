@@ -1,7 +1,7 @@
-"""Failing tests as pytest tells them: what matters first, once, and within a screen.
+"""Shorten pytest's output about failing tests to one screen, with the most important part first.
 
-A problem whose failures are explained takes one line below the explanation. Of any other problem the smallest failure
-stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
+A problem whose failures are explained gets one line below the explanation. Another problem shows its smallest failure
+in full, and one line for each kind of other failure. `-v` and `--tb` print every failure.
 """
 
 import math
@@ -20,22 +20,22 @@ from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.suite import Test
 
-WIDTH = 78  # of what pytest prints
-MOST_NAMED = 6  # of the tests that fail alike
+WIDTH = 78  # of pytest's output
+MOST_NAMED = 6  # tests of one kind of failure
 LONGEST_KIND = 68
 LONGEST_WARNING = 150
-PYTESTS_OWN = "fE"  # what it lists at the end if nobody asks for anything else: what failed, and errors
+PYTESTS_OWN = "fE"  # pytest's default for the list at the end: failures and errors
 
 Failure = tuple[Test, Result]
 
 
 class ShortFailures:
-    """Shortens what pytest says of the tests that failed.
+    """Shortens pytest's output about failing tests.
 
     Args:
         results: of all tests.
-        failures: by the id of its item, what failed and its result.
-        explanations: of all problems, when the failures are printed.
+        failures: by the id of the item, each failing test and its result.
+        explanations: the findings of all problems; complete when the failures are printed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ShortFailures:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-        """Have pytest print some failures, and no list of all unless it was asked for."""
+        """Let pytest print only some failures, and list all of them only if asked to."""
         config = terminalreporter.config
         self.reports = terminalreporter.stats.get("failed", [])
         ours = [each for each in self.reports if each.nodeid in self.failures]
@@ -71,7 +71,7 @@ class ShortFailures:
 
     @pytest.hookimpl(specname="pytest_terminal_summary", tryfirst=True)
     def pytest_tell_others(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell of the others, when these have been printed: a line for each problem, and for each kind of failure."""
+        """After these failures, print a line for each problem and for each kind of the other failures."""
         shown = terminalreporter.stats.get("failed", [])
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
             explained = {name for each in self.explanations for name in each.tests}
@@ -85,13 +85,13 @@ class ShortFailures:
             terminalreporter.stats["failed"] = self.reports
 
     def _is_due(self, result: Result) -> bool:
-        """Tell whether there is more to say of a failure than that: of a bonus, when all that is required passes."""
+        """Tell whether to describe a failure: one of a bonus problem only after all required ones pass."""
         return not (result.bonus and any(each.is_wrong and not each.bonus for each in self.results))
 
     def _choose(self, reports: Iterable[pytest.TestReport]) -> Iterator[str]:
-        """The smallest failing test of each problem, by its numbers, and what the student is not to blame for.
+        """Choose the test of each problem with the fewest numbers, and tests that are not the student's fault.
 
-        Problems that are explained have none, but for one that has printed something.
+        Of an explained problem only tests that have printed something are considered.
         """
         explained = {each.problem for each in self.explanations}
         by_problem: dict[str, list[Test]] = {}
@@ -106,20 +106,20 @@ class ShortFailures:
 
 
 def _shorten_warning(message: str, root: Path) -> str:
-    """The place of a warning and what it begins with, without the line of code."""
+    """The position of a warning and the beginning of its text, without the line of code."""
     return shorten(message.partition("\n")[0].replace(f"{root}{os.sep}", ""), LONGEST_WARNING, placeholder=" …")
 
 
 def is_short(config: pytest.Config) -> bool:
-    """Tell whether nobody asks for every failure."""
+    """Tell whether the user did not ask for every failure."""
     is_traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
     return not is_traced and config.get_verbosity() < 1
 
 
 def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> Iterator[str]:
-    """The lines of the findings of a problem; below an error that is raised, of others no more than their places.
+    """The lines of a problem's findings; if the first is about an exception, only the positions of the others.
 
-    What they say may be due to it: they are told once it is corrected.
+    The exception may cause the others, which are shown in full after it is corrected.
     """
     is_raised = any(result.raised and result.test in findings[0].tests for result in results)
     told = find_together(findings) if is_raised else findings
@@ -128,7 +128,7 @@ def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> 
 
 
 def order_problems(results: Iterable[Result]) -> list[str]:
-    """The problems of which tests fail, required ones first, then those in which most points are lost."""
+    """The problems with failing tests: required ones first, and then by the points that are lost."""
     lost: dict[str, list[Result]] = {}
     for result in results:
         if result.is_wrong:
@@ -138,7 +138,7 @@ def order_problems(results: Iterable[Result]) -> list[str]:
 
 
 def count_failures(results: Sequence[Result], explanations: Iterable[Finding]) -> Iterator[str]:
-    """A line for each failing problem, if there are several: how many tests fail, and how many as those of another."""
+    """Count, for each of several failing problems, the failing tests and those that an earlier problem explains."""
     same = {each.problem: each for each in explanations if each.is_of_earlier}
     problems = order_problems(results)
     for problem in problems if len(problems) > 1 else ():
@@ -154,7 +154,7 @@ def count_failures(results: Sequence[Result], explanations: Iterable[Finding]) -
 
 
 def count_numbers(test: Test) -> float:
-    """The elements of all inputs of a test; of one that makes its own, more than of any other."""
+    """Count the elements of all inputs of a test; infinity if it makes its own inputs."""
     try:
         cases = test.cases()
     except CaseError:
@@ -164,7 +164,7 @@ def count_numbers(test: Test) -> float:
 
 
 def count_kinds(failures: Sequence[Failure], what: str) -> Iterator[str]:
-    """A line for each kind of failure, with the first headline of those that differ in numbers alone."""
+    """Describe each kind of failure, whose headlines differ only in numbers, by its first headline and its tests."""
     kinds: dict[str, list[Failure]] = {}
     for test, result in failures:
         kinds.setdefault(re.sub(r"\d[\d.,]*\b", "", result.headline), []).append((test, result))

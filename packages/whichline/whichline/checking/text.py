@@ -1,4 +1,4 @@
-"""What went wrong, as pytest takes it: it asks for `toterminal`, and for the place and the message of `reprcrash`."""
+"""A failure in pytest's form: pytest uses `toterminal`, and the position and the message of `reprcrash`."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from whichline.checking.short_failures import WIDTH
 
 
 class Place(NamedTuple):
-    """The place of a test, with why it failed, where pytest looks for them."""
+    """The position of a test and why it failed, under the names that pytest uses."""
 
     path: str
     lineno: int
@@ -19,14 +19,14 @@ class Place(NamedTuple):
 
 
 class Printed(list[str]):
-    """Stands in for a terminal of pytest's, and keeps its lines."""
+    """Replaces pytest's terminal, and keeps the lines."""
 
     def line(self, line: str = "", **_: bool) -> None:
         self.append(line)
 
 
 class Text:
-    """An explanation of what went wrong, which pytest prints."""
+    """An explanation of a failure, which pytest prints."""
 
     def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
         self.headline = headline
@@ -39,7 +39,7 @@ class Text:
         return "\n".join(printed)
 
     def toterminal(self, tw: Any) -> None:
-        """Print it, as pytest asks for it."""
+        """Print it to pytest's terminal."""
         for line in wrapped([self.headline], WIDTH):
             tw.line(line.strip(), red=True, bold=True)
         for line in wrapped(self.details, WIDTH, "  "):

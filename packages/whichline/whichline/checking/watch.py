@@ -1,4 +1,4 @@
-"""`check --watch`: the board again after every save."""
+"""`check --watch`: show the board again after every save."""
 
 import sys
 import time
@@ -23,8 +23,8 @@ from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_own_code, load_problems
 from whichline.engine.result import Result
 
-LOOK_EVERY = 1.0  # seconds, for what the file system does not report
-LONG = 2.0  # seconds; a right program needs milliseconds for any test
+LOOK_EVERY = 1.0  # seconds between looks, since some file systems do not report saves
+LONG = 2.0  # seconds; the reference needs milliseconds for any test
 
 
 def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool) -> None:
@@ -33,7 +33,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool)
     Args:
         root: the folder of the assignment.
         chosen: ids of problems.
-        spare: run the tests each time in a process of its own that has warmed up, not in a fork.
+        spare: run the tests each time in a separate process that has already imported torch, not in a fork.
 
     Raises:
         AssignmentError: `assignment.toml` was changed and cannot be used any more.
@@ -59,7 +59,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool)
 
 
 class WatchedBoard:
-    """Holds what the screen shows, the run that will change it, and what other threads want done; None is the end."""
+    """What the screen shows, the current run, and `todo`, the calls that other threads ask for; None ends the watch."""
 
     def __init__(
         self, root: Path, chosen: Collection[str], console: Console, runner: type[Forks] | type[Spares]
@@ -72,26 +72,25 @@ class WatchedBoard:
         self.saves = Saves(root)
         self.problems = self._load_problems()
         self.whole = self.problems.keys() == load_problems(root).keys()
-        self.focus = ""  # the problem that is alone in view, if one is
+        self.focus = ""  # the only problem in view; "" shows all
         self.scores: dict[str, Score] = {}  # the latest of each problem
-        self.fingerprints: dict[str, str] = {}  # of what each problem was run with last, and is its student's own work
-        self.begun: dict[str, str] = {}  # of what the run under way began with
-        self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
+        self.fingerprints: dict[str, str] = {}  # of each problem's code in its last run, if it was the student's own
+        self.begun: dict[str, str] = {}  # of each problem's code in the current run
+        self.hints: Counter[str] = Counter()  # how many of each problem are shown
         self.body: RenderableType = "Importing torch and collecting the public tests"
-        self.when = ""  # the last run ended, and how long it took; or how far this one has got
+        self.when = ""  # when the last run ended and how long it took; or the progress of this one
         self.current = Run(0, status=0)
         self.started = 0.0
         self.runner = self.new_runner()
 
     def close(self) -> None:
-        """Kill whatever is running."""
+        """End the run and its processes."""
         self.runner.close()
 
     def run(self, changed: Collection[Path] = ()) -> None:
-        """Start a run of the problems in view, in place of the one that may be under way.
+        """Start a run of the problems in view; it replaces the current one.
 
-        Those that are written in the files that have changed come first; those that passed, and cannot reach what has
-        changed, stay as they are.
+        Problems in the changed files come first. Problems that passed and that the change cannot reach are not run.
         """
         self.started = time.monotonic()
         names = {path.as_posix() for path in changed}
@@ -106,15 +105,15 @@ class WatchedBoard:
         self.runner.start(self.current.number, chosen, kept=kept)
 
     def _stays(self, problem: str) -> bool:
-        """Tell whether a problem passed when it was run last, and would be run with the same."""
+        """Tell whether a problem passed in its last run, and its code has not changed since."""
         is_same = self.begun.get(problem, "") == self.fingerprints.get(problem)
         return is_same and self.scores[problem].first_failure is None
 
     def look(self) -> None:
-        """Run again if anything was saved; if a run takes long, show how far it is."""
+        """Run again if a file was saved; if a run takes long, show its progress."""
         if changed := self.saves.look():
             if not all(map(is_own_code, changed)):
-                self.runner.close()  # it has loaded tests that are no longer there
+                self.runner.close()  # it has loaded the old tests
                 self.runner = self.new_runner()
                 self.problems = self._load_problems()
             self.run(changed)
@@ -123,7 +122,7 @@ class WatchedBoard:
             self._show_results()
 
     def hear(self, line: dict[str, Any]) -> None:
-        """Take in what a run says, unless another has replaced it; show each problem as soon as it is decided."""
+        """Read a line of the current run, and show each problem as soon as its tests have ended."""
         if line["run"] != self.current.number or self.current.status is not None:
             return
         self.current.hear(line)
@@ -143,19 +142,19 @@ class WatchedBoard:
             self.show()
 
     def next_problem(self) -> None:
-        """Turn to the next problem that does not pass yet, if there is one."""
+        """Show only the next problem that does not pass yet, if there is one."""
         if unsolved := self._unsolved():
             self.focus = unsolved[0]
             self.run()
 
     def all_problems(self) -> None:
-        """Turn to all problems again."""
+        """Show all problems again."""
         self.focus = ""
         self.run()
 
     def show(self) -> None:
         """Print everything on a cleared screen."""
-        with self.console:  # in one piece, so that nothing flickers
+        with self.console:  # everything at once, so that nothing flickers
             self.console.clear()
             self.console.print(self.body)
             if (problem := self._hinted()) and self.hints[problem.id]:
@@ -171,7 +170,7 @@ class WatchedBoard:
             new = {each.problem.id: each for each in deduct(scores, run.deducted)}
             if run.status is None:
                 new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
-            if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
+            if run.status is None and self._seconds() < LOOK_EVERY:  # the others keep their last score
                 new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
             self.scores |= new
             self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
@@ -204,12 +203,12 @@ class WatchedBoard:
         return [problem for problem in self.problems.values() if self.focus in ("", problem.id)]
 
     def _unsolved(self) -> list[str]:
-        """The problems that do not pass yet: those after the one in view, those before it, and itself last."""
+        """The problems that do not pass yet: those after the one in view, those before it, and last this one."""
         ids = list(self.problems)
         after = ids.index(self.focus) + 1 if self.focus in ids else 0
         return [id for id in ids[after:] + ids[:after] if id not in self.scores or self.scores[id].first_failure]
 
     def _hinted(self) -> Problem | None:
-        """The problem that hints are for: the first in view that does not pass yet."""
+        """The problem whose hints are shown: the first in view that does not pass yet."""
         unsolved = self._unsolved()
         return next((problem for problem in self._in_view() if problem.id in unsolved), None)

@@ -1,4 +1,4 @@
-"""A word about a test that takes long on any machine: one that computes or sleeps, and does not wait for others."""
+"""Warn about a test that takes long on any machine; time in which it waits for a processor does not count."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from whichline.engine.assignment import is_own_file
 
-LONG = 10.0  # seconds; a right program needs milliseconds for any test
+LONG = 10.0  # seconds; the reference needs milliseconds for any test
 LOOK_EVERY = 0.1  # seconds
 
 
 @contextmanager
 def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
-    """Call `tell`, from another thread, with the time that the block has taken, whenever it is so much more.
+    """Each time that the block has taken another `seconds`, call `tell`, from another thread, with the time so far.
 
     No call comes after the block.
     """
@@ -28,13 +28,13 @@ def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        with dog.lock:  # or it would still tell of this during what follows
+        with dog.lock:  # so that no call comes later
             dog.watched = before
 
 
 @dataclass
 class _Watched:
-    """A block, and the time after which something is told next."""
+    """A block, and the time of the next call."""
 
     seconds: float
     tell: Callable[[float], None]
@@ -50,7 +50,7 @@ class _Watched:
 
 
 class _Dog(threading.Thread):
-    """Looks at what is watched now and then: one thread for all tests, since to start one takes as long as a test."""
+    """A thread that looks at the block regularly; all tests share it, since starting one takes as long as a test."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -67,14 +67,14 @@ class _Dog(threading.Thread):
 
 @cache
 def _find_dog(process: int) -> _Dog:
-    """The dog of this process: no thread survives a fork."""
+    """The dog of this process; a forked process needs a new one, since it inherits no threads."""
     dog = _Dog()
     dog.start()
     return dog
 
 
 def find_students_line(root: Path) -> str:
-    """The student's line that the main thread has reached, as ", now in adapters.py:3"; nothing if it is in none."""
+    """The student's line that the main thread has reached, as ", now in adapters.py:3"; "" if it is elsewhere."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame:
         if is_own_file(file := frame.f_code.co_filename, root):
@@ -84,7 +84,7 @@ def find_students_line(root: Path) -> str:
 
 
 def describe_time_limit(what: str, seconds: float, line: str) -> str:
-    """Ask about an endless loop."""
+    """Ask whether there is an endless loop."""
     return (
         f"{what} has been running for {seconds:.0f} s{line}: is there an endless loop in your code?\n"
         "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count."
@@ -94,8 +94,8 @@ def describe_time_limit(what: str, seconds: float, line: str) -> str:
 def start_clock() -> Callable[[], float]:
     """Start to measure in seconds how long the calling thread computes or sleeps.
 
-    Where the system does not say how long a thread has waited for a processor (macOS, Windows), it is the processor
-    time of the process, in which nothing sleeps.
+    macOS and Windows do not say how long a thread has waited for a processor. There the clock measures the processor
+    time of the process, without sleep.
     """
     waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
 

@@ -1,7 +1,6 @@
-"""Checks of the annotations in the student's files: jaxtyping's, once for each kind of call.
+"""jaxtyping's checks of the annotations in the student's files, once for each kind of call.
 
-What a function is called with again and again has the same shapes: checking all of these calls takes longer than the
-tests.
+A function is called with the same shapes again and again, and to check every call takes longer than the tests.
 """
 
 import functools
@@ -24,11 +23,11 @@ Around = Callable[[str], AbstractContextManager[Any]]
 
 
 def check_annotations(files: Iterable[str], around: Around = nullcontext) -> None:
-    """Check what the functions of these files and folders are called with and return, if imported from now on.
+    """Check the arguments and the outputs of the functions in these files and folders, if they are imported later.
 
     Args:
-        files: their names.
-        around: what is around the import of a file, called with its path.
+        files: the names of the files and folders.
+        around: is called with a file's path and gives the context in which the file is imported.
     """
     others = [each for each in sys.meta_path if not isinstance(each, _Finder)]
     sys.meta_path[:] = [_Finder({Path(name).stem for name in files}, around), *others]  # type: ignore[list-item]  (any object with `find_spec` will do)
@@ -36,7 +35,7 @@ def check_annotations(files: Iterable[str], around: Around = nullcontext) -> Non
 
 @contextmanager
 def without_checks() -> Iterator[None]:
-    """Call functions whatever their annotations say: checking these takes half the time."""
+    """Call functions without checks of their annotations, which take half the time."""
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
@@ -64,7 +63,7 @@ class _Loader(SourceFileLoader):
     around: Around
 
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
-        __tracebackhide__ = True  # from pytest, which shows the traceback of a test of the student's own
+        __tracebackhide__ = True  # pytest shows the traceback of a test that the student wrote
         try:
             return super().source_to_code(data, path, *more, **options)
         except SyntaxError as error:
@@ -90,7 +89,7 @@ def _is_of(module: ModuleType, value: Any) -> bool:
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which checks a call unless it has checked one like it."""
+    """Wrap a function so that it checks each kind of call once."""
     seen: set[Any] = set()
 
     @functools.wraps(function)
@@ -110,12 +109,12 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that checks each call, made when there is one."""
+    """Wrap a function so that it checks every call; this is done at its first call, since it takes time."""
     return jaxtyping.jaxtyped(function, typechecker=beartype)
 
 
 def _describe(value: Any) -> Any:
-    """All of an argument that an annotation may speak of."""
+    """Everything about an argument that an annotation can restrict."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype
     if isinstance(value, tuple | list):

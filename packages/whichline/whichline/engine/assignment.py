@@ -21,8 +21,8 @@ ADAPTERS = "adapters.py"
 A_NAME = "lower-case letters, digits and _, and not a word of Python's"
 IS_TEST = re.compile(r"(test_.*|conftest)\.py")
 INSTALLED = ("site-packages", "dist-packages", "node_modules", "__pycache__")
-GIVEN_FOLDERS = ("kit", "staff")  # the second is in the solved tree alone
-PROBLEMS = "problems"  # a package at the root; what students have of it is installed with their kit
+GIVEN_FOLDERS = ("kit", "staff")  # only the solved tree has the second
+PROBLEMS = "problems"  # a package at the root; students have their part of it in the kit
 
 Told = Literal["where", "what", "tests"]
 
@@ -33,41 +33,26 @@ class SuiteError(CourseworkError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem.
+    """One problem."""
 
-    Args:
-        id: its name on the command line.
-        title: its name for people.
-        points: what full marks are worth.
-        files: what the student writes, relative to the root.
-        tests: the weight of each test function; the cases of one function share its weight evenly. Where none is
-            stated, each test in `tests/test_ID.py`, or `test_N_ID.py`, has the same.
-        hints: from a question to a pointer.
-        bonus: whether its points come on top of the maximum.
-        left_out: whether this course does without it.
-        needs: the ids of earlier problems that it builds on.
-        hidden: the weights of hidden tests, which students do not have.
-        work: how the names of torch's functions begin that do what the student should write, as a regular expression.
-            They are forbidden, and whoever uses one pays for it in this problem.
-        beside: other files that nobody needs without it: given, or written and not graded.
-        in_kernels: whether torch's own C++ code may do this work without a call from Python.
-        told: how much students are told of what is wrong, if not what the assignment says.
-    """
-
-    id: str
-    title: str
-    points: float
-    files: tuple[str, ...]
+    id: str  # its name on the command line
+    title: str  # its name for people
+    points: float  # the most that it is worth
+    files: tuple[str, ...]  # which the student writes, relative to the root
+    # The weight of each test function; its test cases share it evenly. If none is stated, all test functions in
+    # `tests/test_ID.py` or `test_N_ID.py` have the same weight.
     tests: dict[str, float] = field(default_factory=dict)
-    hints: tuple[str, ...] = ()
-    bonus: bool = False
-    left_out: bool = False
-    needs: tuple[str, ...] = ()
-    hidden: dict[str, float] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()  # the first is a question, the last says where to look
+    bonus: bool = False  # whether its points come on top of the maximum
+    left_out: bool = False  # whether this course does without it
+    needs: tuple[str, ...] = ()  # the ids of the earlier problems that it builds on
+    hidden: dict[str, float] = field(default_factory=dict)  # the weights of its hidden tests
+    # A regular expression for the beginning of the names of torch's functions that do what the student should write.
+    # They are forbidden, and a submission that uses one loses points of this problem.
     work: str = ""
-    beside: tuple[str, ...] = ()
-    in_kernels: bool = False
-    told: Told | None = None
+    beside: tuple[str, ...] = ()  # other files that only this problem needs: given, or written and not graded
+    in_kernels: bool = False  # whether torch's own C++ code may do this work without a call from Python
+    told: Told | None = None  # how much students learn about a mistake; None: what the assignment says
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -75,11 +60,11 @@ class Problem:
 
 
 def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str, tuple[Problem, float]]:
-    """The problem that each test function belongs to, and the points of one of its cases: they share evenly.
+    """Find the problem of each test function and the points of one of its test cases, which share them evenly.
 
     Args:
         problems: with the weights of their test functions.
-        cases: the test function of each case; one that is never named counts as a whole.
+        cases: the test function of each test case; a function that is not named counts as one test case.
     """
     count = Counter(cases)
     return {
@@ -89,55 +74,38 @@ def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str,
 
 @dataclass(frozen=True)
 class Command:
-    """A command that the assignment has besides those of every assignment.
+    """A command that this assignment adds to those of every assignment."""
 
-    Args:
-        name: on the command line; one of the same name is replaced.
-        function: its place, "module:function".
-        help: a few words about it.
-    """
-
-    name: str
-    function: str
-    help: str
+    name: str  # on the command line; it replaces a command of the same name
+    function: str  # its place, "module:function"
+    help: str  # a few words about it
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """`assignment.toml`, whole.
+    """The content of `assignment.toml`."""
 
-    Args:
-        command: the name of the command, as in `uv run NAME check`.
-        package: the folder of what students write, a Python package; the distribution has this name, too.
-        points: what all problems but those for a bonus are worth.
-        problem: the problems.
-        commands: those of the assignment's own.
-        allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
-            may hold * and ?, as names of files do.
-        forbidden: operators that torch registers only when something imports them, by their names in torch.ops.
-        packages: what submissions may import besides torch, numpy, einops and jaxtyping. It must be installed where
-            they are graded.
-        told: how much students are told of what is wrong: the line of their code and what is wrong there, what is wrong
-            alone, or nothing but what the tests say.
-    """
-
-    command: str
-    package: str
-    points: float
-    problem: tuple[Problem, ...]
-    commands: tuple[Command, ...] = ()
+    command: str  # the name of the command, as in `uv run NAME check`
+    package: str  # the folder of the student's code, a Python package; the distribution has this name, too
+    points: float  # what all problems without a bonus are worth
+    problem: tuple[Problem, ...]  # in the order in which students solve them
+    commands: tuple[Command, ...] = ()  # that only this assignment has
+    # What students may use although it lies in torch.nn, torch.nn.functional or einops.layers; * and ? are wildcards.
     allowed: tuple[str, ...] = ()
-    forbidden: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()  # operators that torch registers on import only, by their names in torch.ops
+    # What submissions may import besides torch, numpy, einops and jaxtyping; the grading machine must have it.
     packages: tuple[str, ...] = ()
+    # How much students learn about a mistake: its line and what is wrong ("where"), only what is wrong ("what"), or
+    # only what the tests say ("tests").
     told: Told = "where"
 
     @property
     def in_kit(self) -> set[str]:
-        """The folders at the root that students have in their kit: the problems, and what its own commands are in."""
+        """The folders at the root that students have in their kit: the problems, and those with its own commands."""
         return {PROBLEMS, *(command.function.partition(".")[0] for command in self.commands)}
 
     def check(self) -> Iterator[Complaint]:
-        """Say where two problems do not go together, or points belong to no test."""
+        """Say where two problems contradict each other, or points belong to no test."""
         for key in ("command", "package"):
             if not is_name(name := getattr(self, key)):
                 yield Complaint((key,), f"is {name!r}, expected {A_NAME}")
@@ -189,7 +157,7 @@ def is_name(text: str) -> bool:
 
 
 def _weigh(root: Path, problem: Problem) -> Problem:
-    """The same problem, where no weight is stated with those that its public tests have then."""
+    """The problem with the same weight for each of its public tests, if it states none."""
     files = (root / "tests").glob(f"test_*{problem.id}.py")
     own = (path for path in files if re.fullmatch(rf"test_(\d+_)?{problem.id}\.py", path.name))
     return replace(problem, tests=problem.tests or dict.fromkeys(sorted(tests_in(own)), 1.0))
@@ -209,7 +177,7 @@ def find_root(start: Path) -> Path:
 
 @cache
 def read_assignment(root: Path) -> Assignment:
-    """The assignment in a folder, as it was when this process first read it; this raises AssignmentError."""
+    """The assignment in a folder, as it was when this process first read it; AssignmentError if it cannot be used."""
     return _read(root)
 
 
@@ -228,21 +196,21 @@ class _Served:
 
 
 def serve(root: Path) -> None:
-    """Have this process serve the assignment in `root`, wherever it goes."""
+    """Make this process serve the assignment in `root`, also if it changes its working directory."""
     _Served.root = root
 
 
 def this_root() -> Path:
-    """The root of the assignment that this process serves: without `serve`, the one that it is in.
+    """The root of the assignment that this process serves: without `serve`, that of the working directory.
 
     Raises:
-        AssignmentError: it is outside of any.
+        AssignmentError: the working directory is in no assignment.
     """
     return _Served.root or find_root(Path.cwd())
 
 
 def put_root_on_path() -> None:
-    """Let Python find the packages at the root of the assignment, before any of the same name."""
+    """Let Python find the packages at the root of the assignment, before others of the same name."""
     if (root := str(this_root())) not in sys.path:
         sys.path.insert(0, root)
 
@@ -263,14 +231,14 @@ def student_files() -> tuple[str, str]:
 
 
 def is_students(path: PurePath) -> bool:
-    """Tell whether a path relative to the root is the student's, also where capital letters make no difference."""
+    """Tell whether a path relative to the root is the student's; upper and lower case may be mixed."""
     return path.parts[0].casefold() in student_files()
 
 
 def is_own_code(path: PurePath) -> bool:
-    """Tell whether Python in a path relative to the root is the student's, wherever it lies.
+    """Tell whether the Python file at a path relative to the root is the student's, in whichever folder it is.
 
-    Files that the course hands out, tests and installed packages are not.
+    The course's files, tests and installed packages are not.
     """
     *folders, name = path.parts
     if is_students(path) or path.suffix != ".py":
@@ -283,30 +251,34 @@ def is_own_code(path: PurePath) -> bool:
 
 
 def is_own_file(file: str, root: Path) -> bool:
-    """Tell whether a file, as it is named in a code object, is the student's code."""
+    """Tell whether a file, under the name that a code object gives it, is the student's code."""
     below = file.removeprefix(f"{root}{os.sep}")
-    is_in_hidden_folder = below.startswith(".") and os.sep in below  # as thousands of files of packages are
+    is_in_hidden_folder = below.startswith(".") and os.sep in below  # such as .venv, with thousands of files
     return below != file and not is_in_hidden_folder and is_own_code(PurePath(below))
 
 
 def list_own_folders(root: Path) -> list[Path]:
-    """List the folders at the root that have Python of the student's, in them or one folder down."""
+    """List the folders at the root that hold Python files of the student's, directly or one folder below."""
     own = (each for each in sorted(root.glob("*")) if each.is_dir() and is_own_code(PurePath(each.name, "a.py")))
     found = (each for each in own if not (each / "pyvenv.cfg").exists())
     return [each for each in found if any(each.glob("*.py")) or any(each.glob("*/*.py"))]
 
 
 def list_own_code(root: Path) -> list[Path]:
-    """List the files of Python that are the student's."""
+    """List the student's Python files."""
     paths = [*root.glob("*.py"), *(path for folder in list_own_folders(root) for path in folder.rglob("*.py"))]
     return sorted(path for path in paths if is_own_code(path.relative_to(root)))
 
 
 def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Problem]:
-    """The problems by id, in the order of the assignment; or those that this course leaves out, or (None) both.
+    """The problems by id, in the order of the assignment.
+
+    Args:
+        root: the folder of the assignment.
+        left_out: whether to list the problems that this course leaves out instead; None lists both.
 
     Raises:
-        AssignmentError: the file is not TOML, or something in it is not as it should be.
+        AssignmentError: the file is not TOML, or it does not fit the schema.
     """
     assignment = _read(root)
     problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
@@ -315,10 +287,10 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
 
 
 def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Iterable[Path]) -> set[str]:
-    """The tests in some files, none if there are no files; each weight of one kind, `tests` or `hidden`, has its test.
+    """List the tests in some files, and check that each weight of a kind, `tests` or `hidden`, has its test there.
 
     Raises:
-        AssignmentError: a weight has none; its points would be lost to everybody.
+        AssignmentError: a weight has no test, so nobody could earn its points.
     """
     tests = tests_in(files)
     for number, problem in enumerate(problems):
@@ -331,7 +303,7 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
 
 
 def find_tests(folders: Iterable[Path], problems: Iterable[Problem], more: Iterable[Path] = ()) -> dict[str, Path]:
-    """Find the file of each test function that a problem counts, in some folders and some more files: the first one."""
+    """Find the first file, in some folders and then in some more files, of each test function that a problem counts."""
     counted = {name for problem in problems for name in problem.tests}
     found: dict[str, Path] = {}
     for path in (*(path for folder in folders for path in sorted(folder.glob("test_*.py"))), *more):
@@ -353,7 +325,7 @@ def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
-    """The problem of this name, or the first whose name it is a part of: "norm", "standard".
+    """The problem of this name, or the first whose id or title contains it: "norm", "standard".
 
     Raises:
         AssignmentError: no problem has this name.

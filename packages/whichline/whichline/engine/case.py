@@ -1,4 +1,4 @@
-"""Cases: the stored inputs and right answers that the tests run on."""
+"""Test cases: the inputs and the expected outputs that the tests run on."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,43 +27,35 @@ from whichline.engine.result import Check
 
 METADATA = "case"
 GRADIENT = "gradient of "
-# How far off the last digits of a right answer may be: in terms of its largest number, and of each number by itself.
+# The tolerance for the last digits: as a share of the largest expected number, and of each number by itself.
 LAST_DIGITS = {
     torch.float64: (1e-12, 0.0),
     torch.float32: (5e-5, 0.0),
     **{half: (1e-6, torch.finfo(half).eps) for half in (torch.float16, torch.bfloat16)},
 }
-# A gradient may be small because it cancels: it is right to so many digits of what flows in, if that is larger.
+# A gradient may be small because its terms cancel, so its scale is at least this share of the largest cotangent.
 OF_COTANGENT = 1e-2
 UNREADABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError)  # what a damaged file raises
 
 
 class CaseError(CourseworkError):
-    """A case file is missing or damaged; the message says which and what to do."""
+    """The file of a test case is missing or damaged; the message says which and what to do."""
 
 
 @dataclass(repr=False)  # nobody wants to read every tensor
 class Case:
-    """One call of an adapter, and what is right there.
+    """One call of an adapter, with its expected outputs.
 
     `case.Q` is the input named Q, a tensor or a plain number; every test gets tensors of its own.
-
-    Args:
-        name: folder and file name, "folder/case".
-        call: the adapter.
-        inputs: what the adapter is called with.
-        cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
-        expected: what is right, in float64: "answer", by its name what the adapter gives with it, and "gradient of Q"
-            and so on where gradients are stored.
-        original: the inputs as they were, whatever a call has made of them since.
     """
 
-    name: str
-    call: str
-    inputs: dict[str, Any]
-    cotangent: Tensor | None
+    name: str  # folder and file name, "folder/case"
+    call: str  # the name of the adapter
+    inputs: dict[str, Any]  # the arguments of the adapter
+    cotangent: Tensor | None  # the gradient of the loss with respect to the answer, if the test case has gradients
+    # In float64: "answer", any further outputs by their names, and gradients as "gradient of Q".
     expected: dict[str, Tensor]
-    original: dict[str, Any] = field(default_factory=dict)
+    original: dict[str, Any] = field(default_factory=dict)  # the inputs before any call, which may have changed them
     _allowed: dict[tuple[float, float], dict[str, Tensor]] = field(default_factory=dict, init=False)
 
     def __getattr__(self, name: str) -> Any:
@@ -73,17 +65,17 @@ class Case:
         raise AttributeError(f"the case {self.__dict__.get('name')} has no input {name}, it has {', '.join(inputs)}")
 
     def copy(self) -> "Case":
-        """The same case, with tensors of its own."""
+        """The same test case, with tensors of its own."""
         copy = replace(self, inputs=change_tensors(self.inputs, Tensor.clone), original=self.inputs)
         copy._allowed = self._allowed
         return copy
 
     def check(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is the right one to three digits."""
+        """Raise WrongAnswer unless `answer` is right to three digits."""
         self._compare(answer, self.tolerance)
 
     def check_to_the_last_digit(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is the right one to the digits that rounding leaves."""
+        """Raise WrongAnswer unless `answer` is right to the last digits, up to rounding."""
         self._compare(answer, self.rounding)
 
     def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
@@ -92,21 +84,21 @@ class Case:
             compare(part, self.expected[what], self._dtype_of(what), tolerance[what], what, check)
 
     def _dtype_of(self, what: str) -> torch.dtype:
-        """That of the inputs; whole numbers and truth values have their own."""
+        """The dtype that an output should have: that of the inputs, but for integers and truth values."""
         return self.dtype if is_float(self.expected[what]) else self.expected[what].dtype
 
     @property
     def tolerance(self) -> dict[str, Tensor]:
-        """For each of `expected`, how far it may be off if right to three digits, or to those of its dtype."""
+        """The tolerance of each number in `expected`, for three digits, or for fewer if the dtype has fewer."""
         return self._allow(THREE_DIGITS, of_each=LAST_DIGITS[self.dtype][1])
 
     @property
     def rounding(self) -> dict[str, Tensor]:
-        """For each of `expected`, how far it may be off if it is right to the last digits."""
+        """The tolerance of each number in `expected`, for the last digits."""
         return self._allow(*LAST_DIGITS[self.dtype])
 
     def _allow(self, of_largest: float, of_each: float = 0.0) -> dict[str, Tensor]:
-        """An exact 0 of an answer is exact: a hidden key has no weight. Of a gradient it may be what cancels."""
+        """Compute tolerances. An exact 0 allows no error, for example a masked weight, but in a gradient it does."""
         if known := self._allowed.get((of_largest, of_each)):
             return known
         allowed = self._allowed[of_largest, of_each] = {}
@@ -122,17 +114,17 @@ class Case:
         return allowed
 
     def check_form(self, answer: Any) -> dict[str, Tensor]:
-        """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
+        """The parts of `answer`; WrongAnswer unless they have the right shapes and the right dtype."""
         parts = self.parts(answer)
         for what, part in parts.items():
             compare_form(part, self.expected[what], self._dtype_of(what), what)
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
-        """Name what an adapter returned as in `expected`: the answer, and what comes with it.
+        """Map what an adapter returned to the names in `expected`: the answer and the further outputs.
 
         Raises:
-            WrongAnswer: it should be several tensors, and is not a tuple of as many.
+            WrongAnswer: several tensors are expected, and it is not a tuple of as many.
         """
         names = self.outputs
         if len(names) == 1:
@@ -144,9 +136,9 @@ class Case:
         return dict(zip(names, answer, strict=True))
 
     def check_gradients(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
+        """Raise WrongAnswer unless `answer`, and its gradients with respect to some inputs, are right to three digits.
 
-        They should be right to three digits. Which inputs: those that `require_gradients` marked.
+        These are the inputs that `require_gradients` marked.
         """
         leaves = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor) and x.requires_grad}
         self.check(answer)
@@ -172,7 +164,7 @@ class Case:
 
     @contextmanager
     def unchanged_inputs(self) -> Iterator[None]:
-        """Fail if what happens inside changes an input."""
+        """Raise WrongAnswer if the code inside changes an input."""
         tensors = dict(list_tensors(self.inputs))
         before = {name: x.clone() for name, x in tensors.items()}
         yield
@@ -193,18 +185,18 @@ class Case:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the inputs, which answers should have too."""
+        """The dtype of the inputs, which outputs should have, too."""
         return dtype_of(self.inputs)
 
     @property
     def outputs(self) -> list[str]:
-        """The names of what the adapter gives: "answer", and what comes with it."""
+        """The names of the adapter's outputs, "answer" first."""
         outputs = (what for what in self.expected if not what.startswith(GRADIENT))
         return sorted(outputs, key=lambda what: what != "answer")
 
 
 def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
-    """The dtype of the first floating-point tensor among some inputs; torch's default one if there are only others."""
+    """The dtype of the first floating-point tensor among some inputs; torch's default dtype if there is none."""
     dtypes = (x.dtype for _, x in list_tensors(inputs) if is_float(x))
     return next(dtypes, torch.get_default_dtype())
 
@@ -219,10 +211,10 @@ def list_tensors(inputs: Mapping[str, Any], above: str = "") -> Iterator[tuple[s
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "linear/*d".
+    """The names of the test cases under `fixtures` that match a pattern such as "linear/*d".
 
-    The first failure that a student reads should be the simplest: a case by hand comes first, then those that do
-    without something, such as "no-batch", and other dtypes come last.
+    A student should read the simplest failure first. So a test case made by hand comes first, then those without
+    something, such as "no-batch", and other dtypes come last.
     """
     paths = fixtures.glob(f"{pattern}.safetensors")
     names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
@@ -230,7 +222,7 @@ def case_names(fixtures: Path, pattern: str) -> list[str]:
 
 
 def load_case(fixtures: Path, name: str) -> Case:
-    """Read one case, from memory if its file is the one that was read before; its tensors are shared: `copy` it.
+    """Read a test case, from memory if its file has not changed. All callers share its tensors, so `copy` it.
 
     Raises:
         CaseError: the file is missing or damaged.
@@ -259,14 +251,14 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
 
 
 def _read_input(name: str, plain: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """An input: a tensor that is stored under its name, or what is no tensor; both may be in a dictionary."""
+    """An input: the tensor that is stored under its name, or a plain value; a dictionary may hold both."""
     if isinstance(plain, dict):
         return {key: _read_input(f"{name}/{key}", each, tensors) for key, each in plain.items()}
     return tensors.get(name, plain)
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
-    """Read how a case was made: call, seed, generator, torch version, sha256 of the inputs."""
+    """Read how a test case was made: call, seed, generator, torch version, sha256 of the inputs."""
     with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
         return json.loads(file.metadata()[METADATA])
 

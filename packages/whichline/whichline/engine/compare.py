@@ -1,4 +1,4 @@
-"""Holding an answer against the right one, and saying what is wrong with it."""
+"""Compare an output with the expected one, and say what is wrong with it."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,18 +11,18 @@ from torch import Tensor
 from whichline.engine.result import Check
 
 THREE_DIGITS = 1e-3
-NOTHING = 1e-200  # in place of no error at all: an exact 0 that is not met comes first, and of several the furthest
+NOTHING = 1e-200  # replaces a tolerance of 0, so that a wrong number there counts as the worst error
 
 
 class WrongAnswer(AssertionError):
-    """An answer is not the right one; the message says how, with numbers of the case from its second line on.
+    """An output is not the expected one; from its second line on, the message has numbers of the test case.
 
     Args:
         message: what is wrong.
-        check: what was looked at.
-        answer: the tensor that came, if one did.
-        what: which of the things that are right in its case was looked at.
-        kind: the first line of the message without what the answer chose of it.
+        check: which part of the output was checked.
+        answer: the output, if it is a tensor.
+        what: the name of the output in the test case's `expected`.
+        kind: the first line of the message without anything that depends on the output.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WrongAnswer(AssertionError):
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Have torch make float64 where nothing else is asked for."""
+    """Make float64 torch's default dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -54,13 +54,13 @@ def in_float64() -> Iterator[None]:
 def same(
     x: Tensor | float, right: Tensor | float, within: float | Tensor = THREE_DIGITS, of: float | Tensor | None = None
 ) -> Tensor:
-    """Tell of each number whether it is the right one; NaN and infinity are themselves.
+    """Tell for each number whether it is right; NaN equals NaN, and infinity equals infinity.
 
     Args:
         x: the numbers.
-        right: the right ones.
-        within: how far off a number may be, as a share of `of`.
-        of: the largest finite one of the right numbers, if it is not given.
+        right: the expected numbers.
+        within: the tolerance, as a share of `of`.
+        of: the scale of the tolerance; by default, the largest finite number in `right`.
     """
     x, right = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (x, right))
     if of is None:
@@ -69,7 +69,7 @@ def same(
 
 
 def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
-    """Tell whether all of `x` is the same as `to`."""
+    """Tell whether all numbers of `x` equal those of `to` within a tolerance."""
     return bool(same(x, to, within).all())
 
 
@@ -81,19 +81,19 @@ def compare(
     what: str = "answer",
     check: Check = Check.ANSWER,
 ) -> None:
-    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
+    """Check that `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
 
     Args:
-        answer: what came; it should be a tensor.
-        expected: the right answer in float64.
-        dtype: that of the right answer.
+        answer: the output; it should be a tensor.
+        expected: the expected output in float64.
+        dtype: the dtype that the output should have.
         tolerance: the largest error that is allowed, for each element.
-        what: what the message calls the answer.
-        check: what is looked at.
+        what: what the message calls the output.
+        check: which part of the output this checks.
 
     Raises:
-        WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
-            wrong numbers (the largest error in terms of what is allowed, and where it is).
+        WrongAnswer: for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
+            wrong numbers (with the error that is the largest multiple of its tolerance, and its position).
     """
     compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()
@@ -123,7 +123,7 @@ def compare(
 
 
 def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, check: Check = Check.ANSWER) -> None:
-    """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
+    """Raise WrongAnswer unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
     check_shape(answer, expected.shape, what, check)
     if answer.dtype != dtype:
         said = f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}"
@@ -134,7 +134,7 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
 
 
 def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: Check = Check.ANSWER) -> None:
-    """Fail unless `answer` is a tensor of this shape."""
+    """Raise WrongAnswer unless `answer` is a tensor of this shape."""
     if not isinstance(answer, Tensor):
         hint = ": is a `return` missing?" if answer is None else ""
         came, kind = article(type(answer).__name__), f"the {what} is not a tensor: is a `return` missing?"
@@ -145,18 +145,18 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
 
 
 def article(name: str) -> str:
-    """A type's name as it stands in a sentence: a list, an ndarray, None."""
+    """A type's name with its article: a list, an ndarray, None."""
     return "None" if name == "NoneType" else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
 
 
 def listed(things: Iterable[Any]) -> str:
-    """0, 1 and 2."""
+    """Join things for a sentence: 0, 1 and 2."""
     *others, last = map(str, things)
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def _places(wrong: Tensor) -> Iterator[str]:
-    """For each axis along which some indices are right throughout: those that are not."""
+    """For each axis with an index at which everything is right, say which other indices have wrong numbers."""
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.ndim) if other != axis]
         indices = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
@@ -193,7 +193,7 @@ def in_dtype(x: Any, dtype: torch.dtype) -> Any:
 
 
 def change_tensors(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A tensor, changed, or a dictionary of the same kind with each of its tensors changed; anything else as it is."""
+    """Change a tensor, or each tensor in a copy of a dictionary; anything else stays as it is."""
     if isinstance(x, dict):
         new = copy.copy(x)
         new.update({key: change_tensors(each, change) for key, each in x.items()})

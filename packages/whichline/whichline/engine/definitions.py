@@ -1,4 +1,4 @@
-"""The functions that an error came from: what they take, what they are passed, and where a `return` is missing."""
+"""The functions that an error came from: their parameters, their arguments, and where a `return` is missing."""
 
 import ast
 import builtins
@@ -27,8 +27,8 @@ from whichline.engine.syntax import (
     list_own_nodes,
 )
 
-DEEPEST = 5  # functions that return one another's answer
-# What can be computed again, since it changes nothing: `x.shape[-1]`, `d_model // num_heads`.
+DEEPEST = 5  # how many functions are followed that return one another's output
+# These can be computed again, since they change nothing: `x.shape[-1]`, `d_model // num_heads`.
 PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp)
 Names = Mapping[str, Any]
 Node = TypeVar("Node", bound=ast.AST)
@@ -36,37 +36,37 @@ Definition: Any = ast.ClassDef | ast.FunctionDef
 
 
 class Origin(NamedTuple):
-    """A line that gives a name its value: the function, the expression if it is one, and the names that it can read."""
+    """A line that gives a name its value."""
 
-    code: CodeType
+    code: CodeType  # of the function
     line: int
-    value: ast.expr | None
-    names: Names
+    value: ast.expr | None  # the expression, if it is one
+    names: Names  # that the line can read
 
 
 class Definitions:
-    """The functions of the calls that an error went through.
+    """Looks into the functions of the calls that an error went through.
 
     Args:
-        calls: those in the student's files, the innermost last.
+        calls: the calls in the student's files, the innermost last.
         root: the folder of the assignment.
-        called: the function of the student's that a test had called, if that is known.
+        called: the student's function that the test called, if it is known.
     """
 
     def __init__(self, calls: Sequence[TracebackType], root: Path, called: Callable[..., Any] | None) -> None:
         self._calls, self._root, self._called = calls, root, called
 
-    # A `return` that is missing.
+    # A missing `return`.
 
     def find_forgotten(self, is_answer: bool) -> CodeType | None:
-        """The function that gave None for want of a `return`: the answer, or what the expression that raised needs."""
+        """Find the function without a `return` that gave None: the output, or a value in the expression that raised."""
         makers = [self._called] if is_answer else self._list_makers()
         return next(
             (code for code in map(find_forgotten, makers) if code and is_own_file(code.co_filename, self._root)), None
         )
 
     def _list_makers(self) -> Iterator[Any]:
-        """The functions that made what is None in the expression that raised."""
+        """The functions that made the values that are None in the expression that raised."""
         trace = self._calls[-1]
         for each in ast.walk(Source.executing(trace).node or ast.Pass()):
             if isinstance(each, ast.Call):
@@ -77,11 +77,11 @@ class Definitions:
                     yield resolve(made.value.func, made.names)
 
     def find_origin_of_name(self, node: ast.expr, depth: int = -1) -> "Origin | None":
-        """Find the line that gave a name, or an attribute of `self`, its value in the call that is so deep.
+        """Find the line that gave a name, or an attribute of `self`, its value.
 
         Args:
-            node: the name; a parameter is followed to what the call passes for it.
-            depth: of the call, the innermost being −1.
+            node: the name; a parameter is followed to the argument of the call.
+            depth: the index of the call that reads the name; the innermost has −1.
         """
         trace = self._calls[depth]
         code, names = trace.tb_frame.f_code, names_in(trace)
@@ -92,7 +92,7 @@ class Definitions:
         before = [each for each in all_of_them if each.line < node.lineno]
         if before and is_in_loop(node):
             before += [each for each in all_of_them if each.line == node.lineno]
-        if before:  # whatever is under a condition may not have run
+        if before:  # a line under a condition may not have run
             is_sure = node.lineno <= before[-1].last
             return Origin(code, before[-1].line, before[-1].value, names) if is_sure else None
         outer = Source.executing(self._calls[depth - 1]).node if -depth < len(self._calls) else None
@@ -114,7 +114,7 @@ class Definitions:
         return Origin(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
 
     def list_stored(self, text: str, code: CodeType) -> list[str]:
-        """The lines of a file that store something under a key of a table."""
+        """The lines of a function's file that store something under a key of a dictionary."""
         nodes = ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass())
         stores = [each for each in nodes if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
         return [self.place(code, each.lineno) for each in stores if ast.unparse(each.value) == text]
@@ -130,10 +130,10 @@ class Definitions:
             what = f"has a `return` in {where} alone, and gives None where that does not run"
         return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
-    # Names that are missing, and numbers that are no whole ones.
+    # Missing names, and fractions where whole numbers are needed.
 
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
-        """The classes and functions of the student's, or other nodes: the place, what each stands in, and itself."""
+        """The student's classes and functions, or other nodes: for each its position, its parent and the node."""
         for path in list_own_code(self._root):
             for node in ast.walk(Source.for_filename(path).tree or ast.Pass()):
                 if isinstance(node, kind):
@@ -141,15 +141,15 @@ class Definitions:
                     yield f"{path.relative_to(self._root).as_posix()}:{line}", getattr(node, "parent", None), node
 
     def find_own(self, name: str) -> str:
-        """The place of a class or a function of this name in another file of the student's; "" if there is none."""
+        """The position of a class or function of this name in any of the student's files; "" if there is none."""
         found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
         return next(iter(found), "")
 
     def find_fraction(self) -> list[str]:
-        """Say which number is a fraction where a whole one is needed, and which line makes it so by `/`."""
+        """Say which number is a float where an integer is needed, and which line makes it one with `/`."""
         names = names_in(self._calls[-1])
         todo = [*ast.walk(Source.executing(self._calls[-1]).node or ast.Pass())]
-        for node in todo:  # which grows
+        for node in todo:  # the list grows
             if not isinstance(node, ast.Name | ast.Attribute):
                 continue
             value = resolve(node, names)
@@ -162,16 +162,16 @@ class Definitions:
                 return [f"{what}: `/` gives a fraction, `//` does not"]
         return []
 
-    # What a call passes.
+    # The arguments of a call.
 
     def compare_call(self, message: str) -> list[str]:
-        """Say how the `def` reads that a call does not fit, if the message is about that."""
+        """Show the `def` that a call does not fit, if the message is about that."""
         if not (match := re.match(r"([\w.]+)\(\) (?:missing|takes|got)", message)):
             return []
         node = Source.executing(self._calls[-1]).node if self._calls else None
         called = find_function(resolve(node.func, names_in(self._calls[-1]))) if isinstance(node, ast.Call) else None
         if called and called.__qualname__ == match[1] and not is_own_file(called.__code__.co_filename, self._root):
-            return []  # one of torch's that has the name of one of the student's
+            return []  # a function of torch's with the same name as one of the student's
         kind, _, name = match[1].rpartition("<locals>.")[2].rpartition(".")
         own = [each for each in self.list_own(ast.FunctionDef) if kind in ("", getattr(each[1], "name", ""))]
         names = [name, *(("__int__", "_init_", "__init", "init") if name == "__init__" else ())]
@@ -186,7 +186,7 @@ class Definitions:
         return [f"the definition is `def {its.name}({describe_parameters(its)})` in {at}{question}"]
 
     def find_swap(self) -> list[str]:
-        """Say which two arguments are in each other's place, by their names or by the sizes of the test."""
+        """Say which two arguments are swapped, judging by their names or by the sizes in the test case."""
         sizes = (
             {name.lower(): x for name, x in self._calls[0].tb_frame.f_locals.items() if type(x) is int}
             if self._calls
@@ -226,7 +226,7 @@ class Definitions:
         return f"`def {code.co_name}({taken})` in {self.place(code, line)}"
 
     def place(self, code: CodeType, line: int = 0) -> str:
-        """The file and the line of a function, or a line in it."""
+        """The file and line where a function begins, or of a line in it."""
         return f"{Path(code.co_filename).relative_to(self._root).as_posix()}:{line or code.co_firstlineno}"
 
 
@@ -236,12 +236,12 @@ def names_in(trace: TracebackType) -> Names:
 
 
 def list_names(trace: TracebackType) -> list[str]:
-    """The names of a function and its file, but for those that are everywhere."""
+    """The names that a line can read, without Python's built-in ones."""
     return [*trace.tb_frame.f_locals, *trace.tb_frame.f_globals]
 
 
 def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
-    """Find what a name, or an attribute of one, stands for; something else if that is not known."""
+    """The value of a name, or of an attribute of one; `unknown` if it cannot be found."""
     if isinstance(node, ast.Name):
         return names.get(node.id, unknown)
     if isinstance(node, ast.Attribute):
@@ -250,12 +250,12 @@ def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
 
 
 def compute(node: ast.AST, names: Names) -> Any:
-    """The value of an expression that changes nothing; None of others."""
+    """The value of an expression that changes nothing; None for other expressions."""
     if not all(isinstance(each, (*PLAIN, ast.expr_context, ast.operator, ast.unaryop)) for each in ast.walk(node)):
         return None
     try:
         return eval(compile(ast.Expression(node), "", "eval"), {}, names)  # type: ignore[arg-type]  # noqa: S307 (the student's)
-    except Exception:  # it is no longer what it was
+    except Exception:  # the values may have changed since
         return None
 
 
@@ -277,11 +277,11 @@ def bind(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
 
 
 def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
-    """The first parameter that gets what is known under the name of another one, while that gets what is its own.
+    """The first of two parameters that get each other's values.
 
     Args:
-        given: for each parameter, what it gets.
-        known: by names in lower case, what goes by them.
+        given: the argument of each parameter.
+        known: the value that belongs to each name; names are in lower case.
     """
 
     def is_own(name: str, value: Any) -> bool:
@@ -301,7 +301,7 @@ def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | 
 
 
 def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str | None:
-    """The first parameter that gets what has the name of another one, which itself gets something of another type."""
+    """The first parameter whose argument has another one's name, if one of the two gets an int, the other a float."""
     return next(
         (
             one
@@ -313,7 +313,7 @@ def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str |
 
 
 def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
-    """The function that gives None since it ends without a `return`: this one, or the one whose answer it returns."""
+    """Find the function that gives None since it lacks a `return`: this one, or the one whose output it returns."""
     function = find_function(value)
     definition = find_definition(function.__code__) if function else None
     if function is None or definition is None or not deep:
@@ -348,7 +348,7 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
 
 
 def find_alike(name: str, names: Sequence[str]) -> str | None:
-    """The name that is most like another one: what Python asks, "Did you mean"."""
+    """The name that is most like a given one, as for Python's "Did you mean"."""
     near = get_close_matches(name, names) or [each for each in names if each.lower() == name.lower()]
     begins = [each for each in near if name.startswith(each) or each.startswith(name)]
     return next(iter([*begins, *near]), None)

@@ -1,4 +1,4 @@
-"""The errors that commands and tests tell apart."""
+"""The errors that commands and tests distinguish."""
 
 from collections.abc import Sequence
 from traceback import FrameSummary
@@ -19,7 +19,7 @@ class StudentRaised(Exception):
     Args:
         type: the name of the exception's class.
         message: its text.
-        frames: the lines of the student's that it went through, the innermost last.
+        frames: the student's lines that it went through, the innermost last.
     """
 
     def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
@@ -32,7 +32,7 @@ class StudentRaised(Exception):
 class Stopped(BaseException):
     """The student's code was stopped from outside; the message says why.
 
-    It is not an Exception, so that no `except Exception` of a test takes it for an ordinary failure.
+    It is no Exception, so an `except Exception` in a test does not take it for an ordinary failure.
     """
 
     outcome = Outcome.FAILED

@@ -1,4 +1,4 @@
-"""An exception of a student's code in words: the lines that it went through, what it means, and what met there."""
+"""Describe an exception in a student's code: the lines that it went through, what it means, and the tensors there."""
 
 import ast
 import inspect
@@ -37,29 +37,29 @@ from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import list_assigned
 
-TRANSPOSED = ("T", "mT")  # how these lie is what goes wrong with them
-FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
+TRANSPOSED = ("T", "mT")  # attributes of a tensor whose shapes are worth showing
+FRAMES = 4  # as many outermost and innermost calls are shown: endless recursion has a thousand
 FRACTION = re.compile(r"\bfloat\b(?!' object is not callable)|slice indices must be integers")
-NUMPY = {"astype": ".to(dtype)", "copy": ".clone()"}  # by a method of an array, what a tensor has
+NUMPY = {"astype": ".to(dtype)", "copy": ".clone()"}  # from a method of an array to the method of a tensor
 OWN_CHECK = "What does this check refuse, and does the handout allow this call?"
 SHAPES = "Which shapes meet in this line, and which of their axes line up?"
 ANYTHING = "What does this line take for granted?"
 
 
 class ExceptionReport:
-    """What can be said of an exception. Its parts look at the student's objects, which may do anything.
+    """All that is known about an exception. Its properties use the student's objects, which may do anything.
 
     Args:
         error: the exception.
         root: the folder of the assignment.
-        called: the function of the student's that a test had called, if that is known.
+        called: the student's function that the test called, if it is known.
     """
 
     def __init__(self, error: BaseException, root: Path, called: Callable[..., Any] | None = None) -> None:
         self.error, self._root, self._called = error, root, called
         self.kind = error.type if isinstance(error, StudentRaised) else type(error).__name__
         text = error.message if isinstance(error, StudentRaised) else str(error)
-        if isinstance(error, SyntaxError):  # the place and the line come first, the message last
+        if isinstance(error, SyntaxError):  # Python gives the position and the line first, the message last
             *lines, last = format_exception_only(error)
             lines = [last, *lines]
         else:
@@ -80,7 +80,7 @@ class ExceptionReport:
 
     @cached_property
     def frames(self) -> list[FrameSummary]:
-        """The same, named relative to the root and with the class of a method, with columns in bytes."""
+        """The same calls, with files relative to the root, methods with their class, and columns in bytes."""
         return list(self.error.frames) if isinstance(self.error, StudentRaised) else [*map(self._frame, self.calls)]
 
     def _frame(self, trace: TracebackType) -> FrameSummary:
@@ -92,17 +92,17 @@ class ExceptionReport:
 
     @cached_property
     def node(self) -> ast.AST | None:
-        """The expression that raised, or the statement, where that is what gives names to values."""
+        """The expression that raised; the statement, if it is the assignment itself that raised."""
         if not self.calls:
             return None
         found = Source.executing(self.calls[-1])
         return found.node or next((each for each in found.statements if isinstance(each, ast.Assign)), None)
 
-    # What it means.
+    # The meaning.
 
     @cached_property
     def meaning(self) -> list[str]:
-        """What the error means, in a few lines; nothing where its own message says it best."""
+        """What the error means, in a few lines; nothing if its own message is clear enough."""
         tells = (lambda: self.mistake, lambda: self.typed[1:], self._explain_object, self._explain_message)
         for explain in tells:
             with suppress(Exception):
@@ -112,7 +112,7 @@ class ExceptionReport:
 
     @cached_property
     def mistake(self) -> list[str]:
-        """The mistake in a line or two, if the functions or the expression that raised show it."""
+        """The mistake in a line or two, if it can be seen in the functions or in the expression that raised."""
         if code := self.forgotten:
             return [self._definitions.describe_forgotten(code)]
         if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
@@ -124,14 +124,14 @@ class ExceptionReport:
 
     @property
     def is_explained(self) -> bool:
-        """Tell whether the mistake is known, whatever values there are."""
+        """Tell whether the code alone shows the mistake."""
         with suppress(Exception):
             return bool(self.mistake)
         return False
 
     @cached_property
     def forgotten(self) -> CodeType | None:
-        """The function that lacks a `return`, if the answer is None for that, or what the line that raised needs."""
+        """The function without a `return`, if that is why the output, or a value in the line that raised, is None."""
         is_answer = "None (is a" in "".join(self.typed) or self.text.startswith("the answer is None")
         with suppress(Exception):
             if is_answer or "NoneType" in self.text:
@@ -144,12 +144,12 @@ class ExceptionReport:
 
     @property
     def called_code(self) -> CodeType | None:
-        """The function that a test had called."""
+        """The code of the function that the test called."""
         return getattr(inspect.unwrap(self._called), "__code__", None) if self._called else None
 
     @cached_property
     def typed(self) -> list[str]:
-        """The value that is not what its annotation says, in words."""
+        """The value that contradicts its annotation, in words."""
         return explain_annotation(self.text) if self.kind == "TypeCheckError" else []
 
     def _explain_message(self) -> list[str]:
@@ -158,7 +158,7 @@ class ExceptionReport:
         return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice) or last
 
     def _explain_object(self) -> list[str]:
-        """Say which name of an object, of a line or of a module is most like the one that there is not."""
+        """Say which name of an object, of a line or of a module is most like the missing one."""
         error = self.error
         if isinstance(error, AttributeError) and error.name is not None:
             return self._explain_attribute(error.name, error.obj)
@@ -198,11 +198,11 @@ class ExceptionReport:
         has = f"; it has {', '.join(own)}" if own else ""
         return [f"{what}{has}", *["check its spelling, and whether __init__ sets it"] * bool(kinds)]
 
-    # What is told.
+    # The text.
 
     @cached_property
     def sentences(self) -> list[str]:
-        """The message in one line and what it means, in sentences."""
+        """The message in one line, and then its meaning, in sentences."""
         if refusal := self.refusal:
             return [refusal]
         message = shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
@@ -213,12 +213,12 @@ class ExceptionReport:
 
     @property
     def refusal(self) -> str:
-        """Say what grading refuses in a line; "" if the error is no refusal."""
+        """Say what grading refuses to do, and in which line; "" if the error is no refusal."""
         refusal = describe_refusal(self.text) if self.frames else ""
         return f"{self.frames[-1].filename}:{self.frames[-1].lineno} {refusal}" if refusal else ""
 
     def ask(self, line: str, by_condition: str) -> str:
-        """A question about the error in a line of code, or else the one that its condition asks."""
+        """A question about the error in a line of code; `by_condition` if the error has none of its own."""
         if self.refusal:
             return ""
         if self.forgotten:
@@ -237,7 +237,7 @@ class ExceptionReport:
 
     @property
     def full(self) -> tuple[str, list[str]]:
-        """A headline, and what it means or else the rest of the message, and the student's lines."""
+        """The headline; and its meaning, or else the rest of the message, with the student's lines."""
         details = [f"{self.kind}: {self.text}"] if self.refusal else self.meaning or self.rest * (not self.typed)
         calls = list(_describe_calls(self.frames))
         if (left_out := len(calls) - 2 * FRAMES) > 0:
@@ -246,7 +246,7 @@ class ExceptionReport:
 
     @cached_property
     def operands(self) -> list[str]:
-        """The tensors in the expression that raised with their shapes, and what the sizes of the case stand for."""
+        """The shapes of the tensors in the expression that raised, and the names of the axes with these sizes."""
         with suppress(Exception):
             return [f"    {line}" for line in self._list_operands()]
         return []
@@ -266,7 +266,7 @@ class ExceptionReport:
         return [there, *[", ".join(f"{size} = {' or '.join(names[size])}" for size in sizes)] * bool(sizes)]
 
     def list_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that the expression names, `K` or `self.weight`."""
+        """The tensors that the expression names, such as `K` or `self.weight`."""
         if not self.node or not self.calls:
             return
         names, weights = self.calls[-1].tb_frame.f_locals, self._list_weights()
@@ -285,9 +285,9 @@ class ExceptionReport:
                 yield name, value
 
     def _list_weights(self) -> dict[tuple[int, str], Tensor]:
-        """The weights that `functional_call` had given to modules, which have their own back by now.
+        """The weights that `functional_call` lent to modules, by the module's id and the attribute.
 
-        They are named by the module, as its id, and the attribute.
+        By now the modules have their own weights back.
         """
         weights, trace = {}, self.calls[0]
         while trace:
@@ -300,7 +300,7 @@ class ExceptionReport:
         return weights
 
     def _list_axes(self) -> dict[int, list[str]]:
-        """For each size in the case, the axes that have it, as the annotations of the adapter name them."""
+        """For each size in the test case, the axes that have it, with their names in the adapter's annotations."""
         names: defaultdict[int, list[str]] = defaultdict(list)
         frame = self.calls[0].tb_frame
         function = frame.f_globals.get(frame.f_code.co_name)
@@ -317,7 +317,7 @@ class ExceptionReport:
 
 
 def _describe_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
-    """The lines for each call; calls in a row that are the same, as in endless recursion, are told once."""
+    """The lines for each call; a call that repeats, as in endless recursion, is shown once."""
     for place, same in groupby(frames, lambda frame: (frame.filename, frame.lineno, frame.name, frame.line)):
         file, number, name, line = place
         yield [f"{file}:{number}, in {name}", f"    {line}"]

@@ -1,4 +1,4 @@
-"""The end of a test that failed, in words, without a frame of anyone else's than the student's."""
+"""Describe why a test failed, with no other frames than the student's."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +15,7 @@ from whichline.engine.result import Check
 
 @dataclass(frozen=True)
 class Failure:
-    """The end of a test that failed.
-
-    Args:
-        check: what failed.
-        headline: why, in one sentence that quotes no input and no right answer.
-        details: the numbers, or the student's own lines.
-        kind, place, raised, functions: as in `Result`.
-    """
+    """Why a test failed; each field is one of `Result`."""
 
     check: Check
     headline: str
@@ -34,16 +27,16 @@ class Failure:
 
 
 def describe(error: BaseException, root: Path, ours: bool = False) -> Failure:
-    """Put an exception that ended a test, or an import of the student's files, into words.
+    """Describe an exception that ended a test, or an import of the student's files.
 
     Args:
         error: the exception.
         root: the folder of the assignment.
-        ours: whether the engine raised it, where it met something that nobody thought of.
+        ours: whether it is an error of the engine.
     """
     try:
         failure = _describe(error, root)
-    except Exception:  # it looks at the student's objects, which may do anything
+    except Exception:  # the student's objects may do anything
         failure = Failure(Check.CALL, type(error).__name__, raised=type(error).__name__)
     if ours:
         why = f"this test cannot judge your answer: {failure.headline}; tell the staff of your course"
@@ -62,11 +55,11 @@ def _describe(error: BaseException, root: Path) -> Failure:
     if report.kind == NotWrittenError.__name__ and (not last or isinstance(error, NotWrittenError)):  # an adapter
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {report.text}")
     functions = tuple((frame.filename, frame.name) for frame in report.frames)
-    # torch raises the same class for reasons of its own.
+    # torch raises the same class for other reasons.
     if last and report.kind == "NotImplementedError" and (last.line or "").startswith("raise NotImplementedError"):
         what = f"not implemented yet: write {last.name} in {last.filename}:{last.lineno}"
         return Failure(Check.NOT_WRITTEN, what, functions=functions)
-    if isinstance(error, AssertionError) and not last:  # an assert of the test's own
+    if isinstance(error, AssertionError) and not last:  # the test has this assert
         return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")
     headline, details = report.full
     place = f"{last.filename}:{last.lineno}" if last else ""
@@ -74,9 +67,9 @@ def _describe(error: BaseException, root: Path) -> Failure:
 
 
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
-    """The case: one line for each input and for the answer, with its shape and dtype, or its value.
+    """Describe a test case in one line for each input and for the output: shape and dtype, or value.
 
-    Of a hidden case no value is shown but sizes, which are whole numbers.
+    A hidden test shows no values, except integers, which are sizes.
     """
     expected = f"{tuple(case.expected['answer'].shape)} {case.dtype}".replace("torch.", "")
     shown = {name: x for name, x in case.inputs.items() if not (hidden and isinstance(x, float))}

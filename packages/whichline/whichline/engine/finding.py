@@ -1,4 +1,4 @@
-"""Findings: one record of what is wrong in a student's code, on its way to the screen and the gradebook.
+"""Findings: each is the record of one mistake in a student's code, for the screen and for the gradebook.
 
 Nothing here imports torch.
 """
@@ -9,30 +9,30 @@ from typing import Self
 
 THINK, READ = "  Think: ", "  Read:  "
 MODULE = "<module>"  # Python's name for the lines of a file that run when it is imported
-WIDTH = 64  # of a line of code, so that it fits into 80 columns where the board indents it
+WIDTH = 64  # of a line of code: with the board's indent it fits into 80 columns
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong in one problem, or in one function of a plain suite.
+    """One mistake in one problem, or in one function of a plain suite.
 
     Args:
-        problem: the id of the problem; in a plain suite the function, with its module, or "" if none is known.
-        id: which thing it is, the same for everyone who did this.
-        said: what was measured, and what that says about the code, in sentences.
-        file: as the student knows it, or "" if no place is known.
-        line: the first one of the expression.
-        function: in which it is; `MODULE` if the file cannot be imported for it.
-        columns: of the expression in that line, from 0, the end excluded.
-        code: the student's own lines, with a mark below the expression.
+        problem: the id of the problem; in a plain suite the function with its module, or "" if it is not known.
+        id: names the mistake; it is the same for everyone who made it.
+        said: what was measured and what follows from it, in sentences.
+        file: its path as the student knows it, or "" if no position is known.
+        line: the first line of the expression.
+        function: the function that holds the expression; `MODULE` if the mistake prevents the import of the file.
+        columns: where the expression begins and ends in that line, from 0, the end excluded.
+        code: the student's lines, with a mark below the expression.
         likewise: other lines that are wrong for the same reason.
-        proof: which of the failing tests this explains; "" of the first of two places.
+        proof: which of the failing tests this explains, in words; "" for the first of two expressions.
         question: what a tutor would ask.
-        section: of the handout, "1 Standardize" or "1".
-        tests: those that fail and that it explains, or at least concerns.
-        step: of the right program, if that is what is expected there.
-        also: failing tests of other problems that lead to the same place, in words.
-        repeats: the ids of the findings about earlier problems, in whose places these tests end, too.
+        section: the section of the handout, "1 Standardize" or "1".
+        tests: the failing tests that it explains, or at least concerns.
+        step: the name of the checkpoint that belongs there, if there is one.
+        also: failing tests of other problems that lead to the same expression, in words.
+        repeats: the ids of the findings about earlier problems that explain these tests, too.
     """
 
     problem: str
@@ -54,12 +54,12 @@ class Finding:
 
     @property
     def is_of_earlier(self) -> bool:
-        """Tell whether this is told as a finding about an earlier problem."""
+        """Tell whether a finding about an earlier problem already reports this mistake."""
         return bool(self.repeats)
 
     @property
     def lines(self) -> list[str]:
-        """The lines that a student reads: the place, what is wrong, the proof, a question, and where to read on."""
+        """The lines that a student reads: the code, what is wrong, the proof, a question, and what to read."""
         lines = [*self.code, *self.said]
         if self.likewise:
             lines.append(f"Likewise in line{'s' * (len(self.likewise) > 1)} {_list(self.likewise)}.")
@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def read(self) -> str:
-        """The place that explains it: "docs/assignment.md, section 1 Standardize"."""
+        """What to read: "docs/assignment.md, section 1 Standardize"."""
         page = "bonus" if self.section.startswith("B") else "assignment"
         return f"docs/{page}.md, section {self.section}" if self.section else ""
 
@@ -86,16 +86,16 @@ class Finding:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """The finding that `as_json` wrote, of which JSON has made lists."""
+        """Read a finding that `as_json` wrote; JSON has turned its tuples into lists."""
         written: dict[str, object] = json.loads(line)
         lists = {each.name for each in fields(cls) if str(each.type).startswith("tuple")}
         return cls(**{name: tuple(x) if name in lists else x for name, x in written.items()})  # type: ignore[arg-type]
 
 
 def mark(code: str, start: int, end: int) -> tuple[str, str]:
-    """A line of code without its indentation, and below it a mark under an expression.
+    """A line of code without its indentation, and a line that marks an expression in it.
 
-    Of a line that is wider than the screen it is the part around the expression.
+    A line that is wider than the screen is cut to the part around the expression.
     """
     indent = len(code) - len(code.lstrip())
     code, start, end = code[indent:], start - indent, end - indent

@@ -1,4 +1,4 @@
-"""The kit that runs, and the one that the folder of the assignment has, a wheel in `kit/`."""
+"""The kit that is installed, and the kit in the folder of the assignment, a wheel in `kit/`."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -9,12 +9,12 @@ WHEELS = "kit/*.whl"
 
 
 def find_wheels(root: Path) -> list[Path]:
-    """The kit of this folder: one wheel, or none where the kit is source."""
+    """The wheels of the kit in this folder; none where the kit is source."""
     return sorted(root.glob(WHEELS))
 
 
 def is_installed(wheel: Path) -> bool:
-    """Tell whether this is the kit that Python finds."""
+    """Tell whether Python has this version of the kit."""
     try:
         distribution, its, *_ = wheel.name.split("-")
         return its == version(distribution)
@@ -33,7 +33,7 @@ def read_version(package: str) -> str:
 
 
 def check_kit(folder: Path) -> None:
-    """Raise CourseworkError if the kit of the assignment that `folder` is in is not installed: `uv run` would do it."""
+    """Raise CourseworkError if the kit of the assignment around `folder` is not installed; `uv run` installs it."""
     wheels = next(filter(None, map(find_wheels, (folder, *folder.parents))), [])
     if wheels and not any(map(is_installed, wheels)):
         raise CourseworkError(f'the kit of this folder is not installed: run  uv pip install "{wheels[-1]}"')

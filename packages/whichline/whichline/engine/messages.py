@@ -1,4 +1,4 @@
-"""What the message of an error means, and what a tutor would ask: the errors of Python, torch and einops."""
+"""What errors of Python, torch and einops mean, and what a tutor would ask about them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from whichline.engine.compare import article
 
-MAX_TEXT = 4_000  # characters in which a pattern is looked for: of many more, some patterns would take minutes
-LONGEST = 160  # of a message in one line
+MAX_TEXT = 4_000  # characters that are searched: with many more, some patterns would take minutes
+LONGEST = 160  # characters of a message in one line
 HINT = re.compile(
     r"(?:Hint: |(?=(?:If you|Use|Consider|Please|You can|You should|Did you mean|Try)\b))(.{1,200}?[.?])(?=\s|$)"
 )
-FOLLOWED = "anomaly detection"  # torch advises that; its result is in the place that is told
+FOLLOWED = "anomaly detection"  # torch advises it; the position that we report is already its result
 
 IMPORTS = {
     "torch": "import torch",
@@ -72,17 +72,13 @@ def _changed(match: re.Match[str]) -> list[str]:
 
 
 class Rule(NamedTuple):
-    """What is known of some errors.
+    """What is known about some errors."""
 
-    Args:
-        pattern: in "KIND: MESSAGE".
-        means: what that says, with the groups of the match for numbers, or computed from them; "" if it says it best.
-        ask: what a tutor would ask; None leaves that to the calls that raise.
-    """
-
-    pattern: str
+    pattern: str  # is found in "KIND: MESSAGE"
+    # What the error means: a text with the groups of the match as {0}, {1}, or a function of the match; "" if the
+    # message is clear enough.
     means: str | Callable[[re.Match[str]], list[str]] = ""
-    ask: str | None = None
+    ask: str | None = None  # what a tutor would ask; None leaves the question to the caller
 
 
 DEFINED = "Which file or package should define that name, and how is it spelt there?"
@@ -191,7 +187,7 @@ RULES = (
 
 
 def explain_message(kind: str, text: str) -> list[str]:
-    """Say in a few lines what an error means, or nothing where its own message says it best."""
+    """Say in a few lines what an error means; nothing if its own message is clear enough."""
     text = f"{kind}: {text[:MAX_TEXT]}"
     for rule in RULES:
         if rule.means and (match := re.search(rule.pattern, text, re.DOTALL)):
@@ -200,13 +196,13 @@ def explain_message(kind: str, text: str) -> list[str]:
 
 
 def ask_about(kind: str, text: str) -> str | None:
-    """What a tutor would ask about an error, whatever its calls have in common; None if that decides."""
+    """What a tutor would ask about an error, "" for no question; None leaves the question to the caller."""
     text = f"{kind}: {text[:MAX_TEXT]}"
     return next((rule.ask for rule in RULES if rule.ask is not None and re.search(rule.pattern, text, re.DOTALL)), None)
 
 
 def shorten(message: str) -> tuple[str, str]:
-    """A message in one line, and what torch advises in it."""
+    """A message in one line, and the advice that torch gives in it."""
     kind, colon, text = message.partition(": ")
     hint = HINT.search(text)
     advice = "" if hint is None or FOLLOWED in hint[1] else hint[1]
@@ -219,19 +215,19 @@ def shorten(message: str) -> tuple[str, str]:
 
 # Patterns of einsum and einops.
 
-# What einops says of one tensor and its pattern.
+# einops's message about one tensor and its pattern.
 EINOPS = re.compile(
     r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(.*?)\]\)\..*?\n\s*(\S[^\n]*)$", re.DOTALL
 )
 
 
 def explain_pattern(error: BaseException) -> list[str]:
-    """Say which axes a pattern names that the tensors do not have, in a line each; nothing of any other error."""
+    """Say, in a line each, where a pattern does not fit the shapes of the tensors; nothing about any other error."""
     trace = error.__traceback__
     while trace:
         values = trace.tb_frame.f_locals
         if trace.tb_frame.f_code.co_name == "einsum":
-            given = values.get("tensors_and_pattern") or values.get("args") or ()  # of einops, of torch
+            given = values.get("tensors_and_pattern") or values.get("args") or ()  # einops's name and torch's
             shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
             if (patterns := [x for x in given if isinstance(x, str)]) and len(shapes) == len(given) - 1:
                 return list(_explain_einsum(patterns[0], shapes, "tensors_and_pattern" in values))
@@ -287,7 +283,7 @@ DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex",
 
 
 def explain_annotation(text: str) -> list[str]:
-    """Say which value of which function is not what its annotation says, and along which axis; nothing of others."""
+    """Say which value of which function contradicts its annotation, and along which axis; nothing for other errors."""
     checked = re.match(r"Type-check error whilst checking the (return value|parameters) of ([\w.]+)\.", text)
     value = re.search(r"^Actual value: (.*)$", text, re.MULTILINE)
     expected = re.search(r"^Expected type: .*?(\w+)\[(?:torch\.)?Tensor, ['\"] ?(.*?)['\"]\]", text, re.MULTILINE)
@@ -313,7 +309,7 @@ def explain_annotation(text: str) -> list[str]:
 
 
 def _axis(shape: list[int], axes: list[str], sizes: dict[str, int]) -> list[str]:
-    """The first axis, from the right, whose size is not what its name stands for elsewhere in the call."""
+    """Describe the first axis, from the right, whose name has another size elsewhere in the call."""
     named = [axis for axis in axes if axis != "..." and not axis.startswith("*")]
     if len(shape) < len(named):
         return [f"it has {len(shape)} axes where {len(named)} have a name: is one missing?"]

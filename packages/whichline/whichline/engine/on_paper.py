@@ -1,4 +1,4 @@
-"""The smallest part of a wrong answer that can be checked on paper; never the right answer."""
+"""Show the smallest part of a wrong output that can be checked on paper, never the expected output."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ MOST = 7
 
 
 def on_paper(problem: str, case: Case, error: BaseException) -> tuple[str, ...]:
-    """A few lines on the first rows of a wrong answer that break a rule of the problem; nothing when none is known."""
+    """A few lines about the first rows of a wrong output that break a rule of the problem; nothing without a rule."""
     if not isinstance(error, WrongAnswer) or error.check is not Check.ANSWER or error.answer is None:
         return ()
     expected = case.expected["answer"]
@@ -22,10 +22,10 @@ def on_paper(problem: str, case: Case, error: BaseException) -> tuple[str, ...]:
         return ()
     got = error.answer.detach().double()
     wrong = ~same(got, expected, case.tolerance["answer"], of=1.0)
-    if not wrong.any():  # the last digits, which no one computes on paper
+    if not wrong.any():  # only the last digits are wrong, and nobody computes them on paper
         return ()
     nothing = max(1e-4, 16 * torch.finfo(case.dtype).eps)  # what rounding may leave of a number that is 0
-    with suppress(Exception):  # a failing test is told, whatever becomes of this
+    with suppress(Exception):  # the failing test must be reported even if this fails
         tell = find_on_paper(problem)
         return tuple(tell(case, got, wrong, nothing)) if tell else ()
     return ()

@@ -1,9 +1,8 @@
-"""What ships about a problem besides its tests, in the folder below `problems/` that is named like it.
+"""What ships of a problem besides its tests, in the folder `problems/ID/`.
 
-The engine, the board and the plugin name no problem. `reference.py` has the right program, or imports its functions
-from `staff/reference.py`, which does not ship. The package may have a function `on_paper`, which says what is wrong in
-words that can be checked on paper. Where numbers alone do not say whether an answer is right, `judge.py` says it, and
-the tests of the problem import that.
+`reference.py` is the reference, or imports its functions from `staff/reference.py`, which does not ship. The package
+may have a function `on_paper`, which describes a mistake so that it can be checked on paper. If an output is not
+unique, `judge.py` decides whether it is right, and the tests of the problem import it.
 """
 
 import re
@@ -23,12 +22,12 @@ IS_ADAPTER = re.compile(r"run_\w+")
 
 @cache
 def read_reference(problem: str) -> str:
-    """The source of the reference of a problem; nothing is imported, since that takes time.
+    """The source of a problem's reference; it is not imported, since that takes time.
 
-    Of one that staff alone have, it is that of their file, or here, without it, what ships.
+    If only staff have the reference, this is their file, or, in a folder without it, the file that ships.
 
     Raises:
-        SuiteError: there is none.
+        SuiteError: the problem has no reference.
     """
     for folder in _find_folders():
         if (path := folder / problem / f"{REFERENCE}.py").exists():
@@ -38,13 +37,13 @@ def read_reference(problem: str) -> str:
 
 
 def is_kept(problem: str, source: str) -> bool:
-    """Tell whether this reference imports its functions from a file that staff alone have."""
+    """Tell whether this reference imports its functions from a file that only staff have."""
     return f"from {PROBLEMS}.{problem}.staff.{REFERENCE} import" in source
 
 
 @cache
 def list_adapters(problem: str) -> tuple[str, ...]:
-    """The adapters of a problem, which its reference has; this raises as `read_reference` does."""
+    """The adapters in the reference of a problem; this raises as `read_reference` does."""
     source = read_reference(problem) if problem else ""
     defines = re.findall(rf"^def ({IS_ADAPTER.pattern})", source, re.M)
     return tuple(re.findall(IS_ADAPTER, source) if is_kept(problem, source) else defines)
@@ -52,10 +51,10 @@ def list_adapters(problem: str) -> tuple[str, ...]:
 
 @cache
 def find_on_paper(problem: str) -> Any:
-    """The function that tells the smallest part of a wrong answer that can be checked on paper; None without one.
+    """The problem's function that shows the smallest part of a wrong output to check on paper; None if it has none.
 
-    It is called with the case, the answer in float64, where it is wrong, and the size up to which a number may be taken
-    for 0, and gives a few lines, none with the right answer in it.
+    Its arguments are the test case, the output in float64, a mask of its wrong numbers, and the size up to which a
+    number counts as 0. It returns a few lines, none with an expected output.
     """
     put_root_on_path()
     return getattr(import_module(f"{PROBLEMS}.{problem}"), "on_paper", None)
@@ -67,7 +66,7 @@ def list_problem_folders() -> list[str]:
 
 
 def find_starter(name: str) -> bytes | None:
-    """The starter code of a file that students write; None outside of a handout, whose kit has it."""
+    """The starter code of a student's file, from the kit; None outside of a handout."""
     paths = (folder / STARTER / name for folder in _find_folders())
     return next((path.read_bytes() for path in paths if path.is_file()), None)
 

@@ -1,4 +1,4 @@
-"""The mistake, as the expression that raised shows it: a name that is None, a pair in the place of a tensor, a key."""
+"""Find the mistake in the expression that raised: a name that is None, a pair instead of a tensor, a missing key."""
 
 import ast
 import re
@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from whichline.engine.compare import article, listed
 from whichline.engine.definitions import Definitions, compute, find_alike, names_in, resolve
 
-MOST_KEYS = 6  # that are named
-MOST_TEXT = 60  # of an expression in a sentence
+MOST_KEYS = 6  # keys that are listed
+MOST_TEXT = 60  # characters of an expression in a sentence
 METHODS = ("method", "builtin_function_or_method")
 
 
 class Raised:
-    """The expression that raised.
+    """Explains an exception from the expression that raised it.
 
     Args:
-        error: what it raised.
-        text: the message.
-        calls: those in the student's files, the innermost last.
-        definitions: the functions of these.
+        error: the exception.
+        text: its message.
+        calls: the calls in the student's files, the innermost last.
+        definitions: the functions of these calls.
         node: the expression.
     """
 
@@ -35,7 +35,7 @@ class Raised:
         self._error, self._text, self._calls, self._definitions, self._node = error, text, calls, definitions, node
 
     def explain(self) -> list[str]:
-        """Say in a line or two which mistake it is; nothing where that is not known."""
+        """Say in a line or two which mistake it is; nothing if it is not known."""
         for pattern, explain in EXPLAINED:
             if (match := re.search(pattern, f"{type(self._error).__name__}: {self._text}")) and (
                 said := explain(self, match)
@@ -48,14 +48,14 @@ class Raised:
         return names_in(self._calls[-1])
 
     def _list_values(self) -> Iterator[tuple[ast.expr, Any]]:
-        """The names and attributes in the expression, and what they stand for."""
+        """The names and attributes in the expression, with their values."""
         nodes = [each for each in ast.walk(self._node) if isinstance(each, ast.Name | ast.Attribute)]
         yield from ((each, resolve(each, self._names)) for each in sorted(nodes, key=lambda each: each.col_offset))
 
     def _since(self, node: ast.expr) -> str:
-        """Say since which line a name is what it is; "" if that came from elsewhere."""
+        """Say in which line a name got its value; "" if it is an argument."""
         made = self._definitions.find_origin_of_name(node)
-        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument that came in
+        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument
             return ""
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
@@ -68,7 +68,7 @@ class Raised:
         return ""
 
     def explain_type(self, match: re.Match[str]) -> str:
-        """Say since which line a value has the type of which the message is."""
+        """Say which value has the type in the message, and in which line it got it."""
         types = [each.rpartition(".")[2] for each in match.groups() if each]
         for node, value in self._list_values():
             name, text = type(value).__name__, ast.unparse(node)
@@ -86,7 +86,7 @@ class Raised:
         return ""
 
     def explain_call(self, match: re.Match[str]) -> str:
-        """Say what is called that is no function."""
+        """Say which value is called although it is no function."""
         if not isinstance(self._node, ast.Call):
             return ""
         text, kind = ast.unparse(self._node.func), match[1].rpartition(".")[2]
@@ -96,7 +96,7 @@ class Raised:
         return f"`{text}` is {kinds[kind]} and no function: is `*`, `@` or another operator missing after it?"
 
     def explain_key(self, _: re.Match[str]) -> str:
-        """Say which key is most like the one that there is not, and which line stores it."""
+        """Say which key is most like the missing one, and which line stores something there."""
         node, key = self._node, self._error.args[0]
         table = resolve(node.value, self._names) if isinstance(node, ast.Subscript) else None
         if not isinstance(table, Mapping | nn.ModuleDict | nn.ParameterDict) or not isinstance(node, ast.Subscript):
@@ -116,14 +116,14 @@ class Raised:
         return f"`{text}` has the keys {listed(map(repr, keys))}" if len(keys) <= MOST_KEYS else ""
 
     def explain_names(self, match: re.Match[str]) -> str:
-        """Say what a name is an attribute of, where `self.` may be missing."""
+        """Say that a name is an attribute of `self`, if `self.` may be missing."""
         name, owner = match[1], self._names.get("self")
         if name == "self":
             return "is `self` missing as the first parameter of this `def`?"
         return f"`self.{name}` is there: is `self.` missing?" if owner is not None and hasattr(owner, name) else ""
 
     def explain_count(self, _: re.Match[str]) -> str:
-        """Say how many values there are where names are given to them, or an index is asked for."""
+        """Say how many values there are to unpack or to index."""
         node = self._node
         if not isinstance(node, ast.Assign | ast.Subscript):
             return ""
@@ -143,7 +143,7 @@ class Raised:
         return f"`{ast.unparse(node.value)}` has {len(there)} values{what}"
 
     def explain_dtype(self, _: re.Match[str]) -> str:
-        """Say which dtype is passed without its name to a function of torch's."""
+        """Say which dtype or device is passed to a function of torch's without `dtype=` or `device=`."""
         given = self._node.args if isinstance(self._node, ast.Call) else []
         for node in given[1:]:
             if isinstance(value := resolve(node, self._names), torch.dtype | torch.device):
@@ -152,7 +152,7 @@ class Raised:
         return ""
 
     def explain_keyword(self, match: re.Match[str]) -> str:
-        """Say which parameter is most like a keyword that a function does not have, and which line gives that."""
+        """Say which parameter is most like an unknown keyword, and which line passes the keyword."""
         name, keyword = match.groups()
         own = [each.args for _, _, each in self._definitions.list_own(ast.FunctionDef) if each.name == name]
         parameters = [each for its in own for each in (*its.args, *its.kwonlyargs)]
@@ -173,7 +173,7 @@ class Raised:
         return ""
 
     def _find_module(self, kind: str) -> nn.Module | None:
-        """The module of this class in which torch looked for something."""
+        """The module of this class in the frame of torch's that raised."""
         trace = self._error.__traceback__
         while trace and trace.tb_next:
             trace = trace.tb_next
@@ -181,14 +181,14 @@ class Raised:
         return next((each for each in values if isinstance(each, nn.Module) and type(each).__name__ == kind), None)
 
     def explain_member(self, match: re.Match[str]) -> str:
-        """Say which names a module has, in which torch looked for one that it has not."""
+        """List the names that a module has, if torch looked for one that is missing."""
         if (module := self._find_module(match[1])) is None:
             return ""
         named = (*module.named_children(), *module.named_parameters(), *module.named_buffers())
         return f"`{match[1]}` has {listed(f'`{name}`' for name in dict.fromkeys(name for name, _ in named))}"
 
     def explain_hidden(self, match: re.Match[str]) -> str:
-        """Say which layers a module does not see, since they lie in a plain list."""
+        """Say which layers a module does not know, since they are in a plain list or dictionary."""
         module = self._find_module(match[1])
         for name, value in vars(module).items() if module is not None else ():
             inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
@@ -198,7 +198,7 @@ class Raised:
         return ""
 
     def explain_forward(self, match: re.Match[str]) -> str:
-        """Say where the `forward` of a module is, if it is in another function, or has another name."""
+        """Say where the `forward` of a module is, if it is inside another function or has another name."""
         kind = match[1]
         own = [*self._definitions.list_own(ast.FunctionDef)]
         for at, holder, each in own:
@@ -211,7 +211,7 @@ class Raised:
         return f"`{kind}` holds layers and is none itself: call each of them" if kind.startswith("Module") else ""
 
     def explain_tied(self, _: re.Match[str]) -> str:
-        """Say which line puts one layer into a list several times."""
+        """Say which line puts the same layer into a list several times."""
         products = [
             (at, each) for at, _, each in self._definitions.list_own(ast.BinOp) if isinstance(each.op, ast.Mult)
         ]

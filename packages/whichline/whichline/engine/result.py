@@ -1,4 +1,4 @@
-"""The records of a run: what became of each test, and what explains the failures.
+"""The records of a run: the result of each test.
 
 They flow unchanged from the engine to the board, the gradebook and the report. Nothing here imports torch.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """Only `PASSED` earns points. `ERROR` is a fault of the grader: retried, and never a grade."""
+    """The outcome of a test. Only `PASSED` earns points; `ERROR` is the grader's: it is retried, and never a grade."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -21,18 +21,18 @@ class Outcome(StrEnum):
 
 
 class Check(StrEnum):
-    """The part of an answer that a test was looking at when it failed."""
+    """What a test was checking when it failed."""
 
     CALL = "call"  # the student's code raised, or was stopped
     NOT_WRITTEN = "not written"
     ANSWER = "answer"
-    OUTPUT = "output"  # what an adapter gives beside its answer
+    OUTPUT = "output"  # another output than the first one
     GRADIENT = "gradient"
     INPUTS = "inputs"
     PROPERTY = "property"
 
 
-# Of the fields of a result that are something else in JSON.
+# The types of the fields of a result that have another type in JSON.
 KINDS: dict[str, Callable[[Any], Any]] = {
     "outcome": Outcome,
     "check": Check,
@@ -43,50 +43,29 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test of one submission.
+    """The result of one test of one submission."""
 
-    Args:
-        test: the test function, with its case in brackets.
-        problem: the id of its problem.
-        hidden: whether students must not learn its inputs.
-        bonus: whether its points come on top of the maximum.
-        maximum: the points that it is worth.
-        outcome: what became of it.
-        check: what failed.
-        headline: why it failed, in one sentence that quotes no input and no right answer.
-        details: the numbers, or the student's own lines.
-        on_paper: the smallest wrong row, for when nothing better is known.
-        inputs: what the case is.
-        see: the command that looks into the call.
-        kind: the headline without what an answer chose of it, such as its shape; "" if that is the headline.
-        place: the innermost line of the student's that an exception went through, such as "adapters.py:3".
-        raised: the type's name, if an exception of the student's code ended the test.
-        functions: the student's functions that it went through, as file and name, the innermost last; of what is not
-            written, the last is what to write.
-        staff: what only staff may read.
-        calls: how many calls of adapters it made.
-        seconds: of processor time.
-    """
-
-    test: str
-    problem: str
-    hidden: bool
-    bonus: bool
-    maximum: float
+    test: str  # the test function, with its test case in brackets
+    problem: str  # the id of its problem
+    hidden: bool  # whether students must not learn its inputs
+    bonus: bool  # whether its points come on top of the maximum
+    maximum: float  # the points that it is worth
     outcome: Outcome
-    check: Check | None = None
-    headline: str = ""
-    details: tuple[str, ...] = ()
-    on_paper: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    see: str = ""
-    kind: str = ""
-    place: str = ""
-    raised: str = ""
+    check: Check | None = None  # what the test was checking when it failed
+    headline: str = ""  # why it failed, in one sentence that quotes no input and no expected output
+    details: tuple[str, ...] = ()  # the numbers, or the student's own lines
+    on_paper: tuple[str, ...] = ()  # the smallest wrong row, for when nothing better is known
+    inputs: tuple[str, ...] = ()  # describe the test case
+    see: str = ""  # the command that shows the call line by line
+    kind: str = ""  # the headline without what depends on the output, such as its shape; "" if they are the same
+    place: str = ""  # the student's innermost line that an exception went through, such as "adapters.py:3"
+    raised: str = ""  # the name of the exception's class, if the student's code raised
+    # The student's functions that the exception went through, as file and name, the innermost last. If something is
+    # not written yet, the last one is to be written.
     functions: tuple[tuple[str, str], ...] = ()
-    staff: str = ""
-    calls: int = 0
-    seconds: float = 0.0
+    staff: str = ""  # for staff alone
+    calls: int = 0  # of adapters
+    seconds: float = 0.0  # of processor time
 
     @property
     def passed(self) -> bool:
@@ -94,7 +73,7 @@ class Result:
 
     @property
     def is_wrong(self) -> bool:
-        """Tell whether something is written, and failed."""
+        """Tell whether the code is written, and failed."""
         return self.outcome is Outcome.FAILED and self.check is not Check.NOT_WRITTEN
 
     @property
@@ -113,11 +92,11 @@ class Result:
 
     @property
     def about_case(self) -> tuple[str, ...]:
-        """What the case is, and the command that looks into the call."""
+        """The description of the test case, and the command that shows the call line by line."""
         return (*self.inputs, "", self.see) if self.see else self.inputs
 
     def as_json(self) -> str:
-        """One line, which `result_from_json` reads; what is as a passed test has it is left out."""
+        """One line, which `result_from_json` reads; fields with their default value are left out."""
         told = {
             each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
         }
@@ -125,11 +104,11 @@ class Result:
 
 
 def function_of(test: str) -> str:
-    """The test function of a test, without its case."""
+    """The test function of a test, without its test case."""
     return test.partition("[")[0]
 
 
 def result_from_json(line: str | bytes) -> Result:
-    """The result that `Result.as_json` wrote, of which JSON has made texts and lists."""
+    """Read a result that `Result.as_json` wrote, and restore the types that JSON lacks."""
     written: dict[str, Any] = json.loads(line)
     return Result(**written | {name: kind(written[name]) for name, kind in KINDS.items() if name in written})

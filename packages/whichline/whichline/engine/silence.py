@@ -1,4 +1,4 @@
-"""Silence around calls of the student's code that the student did not make."""
+"""Silence around calls of the student's code that we make, and not the student."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import TextIO
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Drop what is printed, by Python or below it, and warnings; `breakpoint()` does not stop, as nobody sees it."""
+    """Drop warnings and whatever Python or C code prints, and ignore `breakpoint()`, whose prompt nobody would see."""
     stop = sys.breakpointhook
     streams = sys.stdout, sys.stderr  # the student's files may have kept them
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):

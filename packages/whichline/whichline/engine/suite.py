@@ -1,4 +1,4 @@
-"""The suite as data: the tests of some folders, each with its case and its points, and running one of them.
+"""The suite as data: the tests of some folders, each with its test case and its points, and how to run one.
 
 pytest, the watch loop, the grader and the staff's own checks all run tests through `Suite.run`.
 """
@@ -32,42 +32,29 @@ from whichline.engine.result import Check, Outcome, Result, function_of
 
 
 class Drawn(Protocol):
-    """Cases of one kind that are drawn from a seed: a test on them passes if it passes on each."""
+    """Test cases of one kind that are drawn from seeds; a test on them passes if it passes on each."""
 
     def examples(self) -> Sequence[Case]:
-        """The cases, the smallest first."""
+        """The test cases, the smallest first."""
         ...
 
 
 @dataclass(frozen=True)
 class Test:
-    """One test, which gives one result.
+    """One test, which gives one result."""
 
-    Args:
-        name: the test function, with its case in brackets.
-        call: the test function.
-        place: file and line.
-        hidden: whether students must not learn its inputs.
-        stored: reads the case it runs on, if that is a stored one.
-        drawn: the cases it runs on, if they are drawn.
-        memory: bytes of private memory that the student's code may map meanwhile, if that is limited.
-        problem: the id of its problem, or "" if no problem counts it.
-        bonus: whether its points come on top of the maximum.
-        points: what it is worth.
-    """
+    __test__ = False  # pytest would take a class of this name for one of tests
 
-    __test__ = False  # pytest, which takes a class of this name for one of tests
-
-    name: str
-    call: Callable[..., None]
-    place: tuple[str, int]
-    hidden: bool = False
-    stored: Callable[[], Case] | None = None
-    drawn: Drawn | None = None
-    memory: int | None = None
-    problem: str = ""
-    bonus: bool = False
-    points: float = 0.0
+    name: str  # the test function, with its test case in brackets
+    call: Callable[..., None]  # the test function itself
+    place: tuple[str, int]  # its file and line
+    hidden: bool = False  # whether students must not learn its inputs
+    stored: Callable[[], Case] | None = None  # reads its fixture, if it has one
+    drawn: Drawn | None = None  # its test cases, if they are drawn from seeds
+    memory: int | None = None  # how many bytes of private memory the student's code may map; None for no limit
+    problem: str = ""  # the id of its problem; "" if no problem counts it
+    bonus: bool = False  # whether its points come on top of the maximum
+    points: float = 0.0  # what it is worth
 
     @property
     def function(self) -> str:
@@ -76,11 +63,11 @@ class Test:
 
     @property
     def parameter(self) -> str:
-        """The case in the brackets of its name, or ""."""
+        """The test case in the brackets of its name, or ""."""
         return self.name.partition("[")[2].removesuffix("]")
 
     def cases(self) -> Sequence[Case]:
-        """Read the cases that it runs on; none if it makes its own inputs.
+        """Read its test cases; none if it makes its own inputs.
 
         Raises:
             CaseError: a file is missing or damaged.
@@ -92,10 +79,10 @@ class Test:
 
 @dataclass
 class Calls:
-    """`adapters`, as the tests see it: it notes which functions are called, and can be given another submission's."""
+    """The module `adapters` as the tests import it: it counts calls, and the adapters behind it can be replaced."""
 
     adapters: Any = None
-    made: Counter[str] = field(default_factory=Counter)
+    made: Counter[str] = field(default_factory=Counter)  # calls, by the name of the function
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -109,23 +96,14 @@ class Calls:
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests, and the problems that they belong to.
+    """Tests, and the problems that they belong to."""
 
-    Args:
-        root: the folder of the assignment.
-        problems: by id.
-        tests: in the order in which they should run.
-        calls: what they call.
-        remote: whether the student's code runs in another process; any error that does not come from there is ours.
-        cell: the file of a function that stands in the place of an adapter, wherever that is.
-    """
-
-    root: Path
-    problems: Mapping[str, Problem]
-    tests: Sequence[Test]
-    calls: Calls
-    remote: bool = False
-    cell: str = ""
+    root: Path  # the folder of the assignment
+    problems: Mapping[str, Problem]  # by id
+    tests: Sequence[Test]  # in the order in which they should run
+    calls: Calls  # the adapters that they call
+    remote: bool = False  # whether the student's code runs in another process; an error outside of it is ours
+    cell: str = ""  # the file, in any folder, of a function that replaces an adapter: a cell of a notebook
 
     def has_written(self, file: str) -> bool:
         """Tell whether a file is the student's."""
@@ -136,7 +114,7 @@ class Suite:
         return inspect.signature(run).bind(*given, **named).arguments
 
     def list_needed(self, problem: str) -> dict[str, str]:
-        """The adapters of the problems that a problem builds on, with these problems."""
+        """The adapters of the problems that a problem builds on; each has its problem's id."""
         needs = find_needs(self.problems, problem) if problem in self.problems else ()
         return {adapter: need for need in needs for adapter in list_adapters(need)}
 
@@ -146,7 +124,7 @@ class Suite:
         return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
 
     def make_test(self, name: str, problem: str, case: Case) -> Test:
-        """A test of the answer to a case that no file stores, and of its gradients if they are known."""
+        """Make a test of the output, and of the gradients if they are known, on a test case that is in no file."""
 
         def check(case: Case) -> None:
             case.require_gradients()
@@ -156,7 +134,7 @@ class Suite:
         return Test(name, check, (__file__, 0), stored=lambda: case, problem=problem)
 
     def ending(self, test: Test) -> BaseException | None:
-        """Run one test; what ended it."""
+        """Run one test and return the exception that ended it, if there is one."""
         return _ending(test)[0]
 
 
@@ -168,18 +146,18 @@ def load_suite(
     remote: bool = False,
     hidden: tuple[Sequence[Path], Path] | None = None,
 ) -> Suite:
-    """The tests in some folders, in the order of the problems, public ones first.
+    """Load the tests in some folders, in the order of the problems, public ones first.
 
     Args:
         root: the folder of the assignment.
-        folders: where the `test_*.py` files are whose cases are in `root`; one in which nothing counts is not imported.
+        folders: have the `test_*.py` files of the public tests; a file in which no test counts is not imported.
         problems: with the weights of all the tests.
-        adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
+        adapters: the module that the tests call; it may be set later, as `suite.calls.adapters`.
         remote: as in `Suite`.
-        hidden: the files of the hidden tests, and the folder of their cases.
+        hidden: the files of the hidden tests, and the folder of their fixtures.
 
     Raises:
-        SuiteError: a file of tests cannot be imported, a test asks for what it cannot get, a problem has no reference.
+        SuiteError: a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
     """
     for problem in problems:
         list_adapters(problem)
@@ -200,12 +178,12 @@ def load_suite(
 
 
 def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
-    """The tests that a test function stands for: one for each stored case, or kind of drawn ones, of its mark `cases`.
+    """The tests of a test function: one for each fixture, or for each kind of drawn test cases, in its mark `cases`.
 
-    The stored cases of a hidden test are in `hidden_cases`, those of a public one in `root`.
+    The fixtures of a hidden test are in `hidden_cases`, those of a public test in `root`.
 
     Raises:
-        SuiteError: no case matches, or it asks for what it cannot get.
+        SuiteError: no fixture matches, or the function has a wrong parameter.
     """
     code = inspect.unwrap(call).__code__
     path = Path(code.co_filename)
@@ -231,7 +209,7 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
 def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
     """The tests in the order of their problems, public ones first, each with its points.
 
-    Its test functions share the points of a problem by weight, and their cases or kinds those of a function evenly.
+    The test functions of a problem share its points by weight; the tests of one function share them evenly.
     """
     shares = share_points(problems.values(), (test.function for test in tests))
     order = {id: number for number, id in enumerate(problems)}
@@ -246,7 +224,7 @@ def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[
 
 
 def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int] = lambda: 0) -> Result:
-    """Run a test on its cases and say what became of it; Ctrl-C goes on to the caller."""
+    """Run a test on its test cases and return the result; Ctrl-C reaches the caller."""
     started = time.process_time()
     error, case = _ending(test)
     result = Result(
@@ -267,7 +245,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     is_written = failure.check is not Check.NOT_WRITTEN
     told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
     ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
-    error.with_traceback(None)  # its frames hold the tensors of the test, and each other, until garbage is collected
+    error.with_traceback(None)  # its frames would hold the tensors of the test until garbage is collected
     return replace(
         result,
         outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
@@ -290,7 +268,7 @@ def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
 
 
 def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
-    """Run a test and return what ended it, with the case that it was on."""
+    """Run a test and return the exception that ended it, with the test case that it was on."""
     case = None
     try:
         if not (test.stored or test.drawn):
@@ -305,10 +283,10 @@ def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
 
 
 def _is_raised_here(error: BaseException) -> bool:
-    """Tell whether the engine itself raised, where it met something that nobody thought of.
+    """Tell whether an error is the engine's own.
 
-    A call with too few arguments is raised where the student's function is called, and what grading refuses where it is
-    asked for.
+    Two files raise errors of the student's: `annotations.py`, if a call does not fit the student's function, and
+    `as_graded.py`, if the code does what grading refuses.
     """
     trace = error.__traceback__
     while trace and trace.tb_next:
@@ -318,7 +296,7 @@ def _is_raised_here(error: BaseException) -> bool:
 
 
 def _name_lab(case: Case, test: Test) -> str:
-    """The command that looks into the call, where its reference ships."""
+    """The command that shows the call line by line, if its reference ships."""
     is_followed = test.stored and not test.hidden and test.problem and case.call in list_adapters(test.problem)
     is_followed = is_followed and not is_kept(test.problem, read_reference(test.problem))
     return name_command(f"debug --case {case.name}") if is_followed else ""
@@ -341,7 +319,7 @@ def _tests_in(module: ModuleType, names: Collection[str], root: Path, hidden_cas
 
 
 def _imported(path: Path, calls: Calls) -> ModuleType:
-    """The module in a file, in which `adapters` is `calls`."""
+    """Import the module in a file, with `calls` as its `adapters`."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The source of a function: its `def`, the lines that give names their values, and whether its end can be reached."""
+"""The source of a function: its `def`, its assignments, and whether its end can be reached."""
 
 import ast
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from executing import Source
 
 
 class Assigned(NamedTuple):
-    """A line that gives a name its value, the expression if it is one, and the last line that runs only after it."""
+    """A line that gives a name its value."""
 
     line: int
-    value: ast.expr | None
-    last: int
+    value: ast.expr | None  # the expression, if it is one
+    last: int  # the end of its block: up to there, no line runs before this one has run
 
 
 def find_definition(code: CodeType) -> ast.FunctionDef | None:
@@ -27,7 +27,7 @@ def find_definition(code: CodeType) -> ast.FunctionDef | None:
 
 
 def list_assigned(code: CodeType, text: str) -> list[Assigned]:
-    """The lines of a function in which a name, or an attribute, gets a value."""
+    """The lines of a function that give a name, or an attribute, a value."""
     found = []
     for node in ast.walk(find_definition(code) or ast.Pass()):
         if isinstance(getattr(node, "ctx", None), ast.Store) and ast.unparse(node) == text:
@@ -45,7 +45,7 @@ def list_assigned(code: CodeType, text: str) -> list[Assigned]:
 
 
 def list_own_nodes(definition: ast.FunctionDef) -> list[ast.AST]:
-    """List what is in a function, and in no function inside it."""
+    """List the nodes of a function that are in no function inside it."""
     inner = {
         id(each)
         for node in ast.walk(definition)
@@ -56,13 +56,13 @@ def list_own_nodes(definition: ast.FunctionDef) -> list[ast.AST]:
 
 
 def is_left(body: Sequence[ast.stmt]) -> bool:
-    """Tell whether statements cannot come to their end without a `return` or a `raise`."""
+    """Tell whether statements always, or perhaps, end with a `return` or a `raise`."""
     last = body[-1] if body else ast.Pass()
     if isinstance(last, ast.If):
         return is_left(last.body) and is_left(last.orelse)
     if isinstance(last, ast.With):
         return is_left(last.body)
-    return isinstance(last, ast.Return | ast.Raise | ast.While | ast.Try | ast.Match)  # these may
+    return isinstance(last, ast.Return | ast.Raise | ast.While | ast.Try | ast.Match)  # the last three may
 
 
 def is_in_loop(node: ast.AST | None) -> bool:

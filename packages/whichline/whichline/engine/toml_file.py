@@ -1,7 +1,7 @@
-"""TOML files that people edit, read into dataclasses: every key and type is checked, and a complaint names the line.
+"""Read TOML files that people edit into dataclasses; every key and type is checked, and a complaint names the line.
 
-The schema is the dataclass: keys without a default are required, other keys are refused, no number is negative but
-`Signed` ones.
+The dataclass is the schema: fields without a default are required, unknown keys are refused, and only a `Signed`
+number may be negative.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from whichline.engine.errors import CourseworkError
 
-Key = tuple[str | int, ...]  # the way to a value; numbers count the tables of an array from 0
+Key = tuple[str | int, ...]  # the path to a value; a number is an index in an array
 T = TypeVar("T")
 
 
@@ -58,11 +58,11 @@ def read_toml(
     Args:
         path: the file.
         schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
-        check: says where values do not go together.
-        partly: whether to pass over the keys of the file that the schema lacks.
+        check: says where values contradict each other.
+        partly: whether to ignore the keys of the file that the schema lacks.
 
     Raises:
-        AssignmentError: there is no such file, or something in it is not as the schema says; all of that, line by line.
+        AssignmentError: there is no such file, or it does not fit the schema; the message lists every mistake.
     """
     text = ""
     try:
@@ -84,14 +84,14 @@ def read_toml(
 
 
 def located(path: Path, complaint: Complaint, text: str | None = None) -> AssignmentError:
-    """A complaint as an error that names the file and the line."""
+    """Turn a complaint into an error that names the file and the line."""
     line = _line(text or path.read_text(encoding="utf-8"), complaint.key)
     name = ".".join(part for part in complaint.key if isinstance(part, str))
     return AssignmentError(f"{path}:{line}: {f'{name} ' if name else ''}{complaint.what}")
 
 
 def _read_all(entries: Iterable[tuple[Any, Any, Key]], found: Sequence[Exception] = ()) -> list[Any]:
-    """Read some values, each with its hint and its key; raise an ExceptionGroup of all complaints and those found."""
+    """Read values, each with its type hint and its key; raise all complaints, with those in `found`, in one group."""
     read, found = list[Any](), [*found]
     for value, hint, key in entries:
         try:
@@ -153,7 +153,7 @@ def _say_unknown(name: str, known: Iterable[str]) -> str:
 
 
 def _line(text: str, key: Key) -> int:
-    """The line of a key, or of what is nearest around it."""
+    """The line of a key, or of the smallest table around it that has a line."""
     lines: dict[Key, int] = {}
     tables: Counter[str] = Counter()
     table: Key = ()

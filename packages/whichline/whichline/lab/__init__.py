@@ -1,9 +1,9 @@
-"""The lab: looking into one call of the student's code."""
+"""The lab: show one call of the student's code line by line."""
 
 import click
 
 
 class BadInput(click.ClickException):
-    """One line that says what came and what to do; the exit status is 2, as for a wrong option."""
+    """Ends a command with one line that says what was received and what to do; the exit status is 2."""
 
     exit_code = 2

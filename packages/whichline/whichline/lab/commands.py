@@ -1,4 +1,4 @@
-"""`debug`, and what other commands for looking at calls share. What imports torch is imported when it runs."""
+"""`debug`, and what it shares with other commands of a lab. A command imports torch only when it runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -34,17 +34,17 @@ def debug(case: str | None, values: bool) -> None:
 
 
 def list_followed() -> list[str]:
-    """The adapters of the problems."""
+    """List the adapters of all problems."""
     from whichline.engine.problem_folder import list_adapters
 
     return [call for problem in load_problems(find_root(Path.cwd())) for call in list_adapters(problem)]
 
 
 def find_case(command: str, calls: Sequence[str], case: str | None) -> Any:
-    """Read a stored case of some adapters; if none is named, or a folder, list them, and how to name one.
+    """Read a fixture of some adapters; without a name, or with a folder's name, list the fixtures instead.
 
     Raises:
-        BadInput: there is no such case.
+        BadInput: there is no such fixture.
         CaseError: its file is damaged.
     """
     from whichline.engine.case import load_case
@@ -70,7 +70,7 @@ def find_case(command: str, calls: Sequence[str], case: str | None) -> Any:
 
 
 def _list_folders(names: Iterable[str]) -> Iterator[str]:
-    """A line for each folder with its first cases, and one for the folders whose names begin like its name."""
+    """A line for each folder with its first fixtures, and a line for other folders that begin with the same word."""
     cases = {folder: [*inside] for folder, inside in groupby(names, key=lambda name: name.partition("/")[0])}
     groups = [[*folders] for _, folders in groupby(cases, key=lambda folder: folder.partition("-")[0])]
     width = max(len(first) for first, *_ in groups) + 2
@@ -86,7 +86,7 @@ def _fill(text: str, indent: str = "  ") -> str:
 
 
 def print_parts(parts: Iterable[RenderableType]) -> None:
-    """Print each part as soon as it is known: what comes before an error of the student's is worth reading."""
+    """Print each part at once, so that an exception in the student's code hides nothing that came before it."""
     console = Console(highlight=False)
     for part in parts:
         console.print(part)

@@ -1,4 +1,4 @@
-"""The diagnosis of some calls: that of a failing test, with what is found of it."""
+"""The diagnosis of some calls: each is run as a test, and failures are explained."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from whichline.locate.observed import keep_state
 
 
 class Diagnosis(NamedTuple):
-    """A suite of one test for each call, their results, and what is found if any of them failed."""
+    """The tests of some calls, with their results."""
 
-    suite: Suite
+    suite: Suite  # with one test for each call
     results: list[Result]
-    explanations: Sequence[Finding]
+    explanations: Sequence[Finding]  # of the failures
     errors: Sequence[str] = ()  # of the search itself
 
     @property
@@ -32,7 +32,7 @@ class Diagnosis(NamedTuple):
         return [result for result in self.results if not result.passed]
 
     def tell(self) -> Iterator[RenderableType]:
-        """Tell what is wrong with the first wrong answer, then what explains it; else the smallest wrong row."""
+        """Describe the first failure, then the findings; without findings, show the smallest wrong row."""
         first = self.wrong[0]
         on_paper = ("Nothing was found that explains it.", *first.on_paper)
         if self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN):
@@ -42,7 +42,7 @@ class Diagnosis(NamedTuple):
         yield from self.explain()
 
     def explain(self) -> Iterator[RenderableType]:
-        """Tell what explains the wrong answers, without what the first one says of itself."""
+        """Show the findings, without the lines that the first failure has shown."""
         shown = {line.strip() for first in self.wrong[:1] for line in (first.headline, *first.details)}
         for explanation in self.explanations:
             yield Text("")
@@ -51,9 +51,9 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:
-    """Test the student's function on the cases, with their gradients; code that raises an error fails the test.
+    """Test the student's functions on some test cases, with gradients; an exception fails the test.
 
-    To three digits, of which rounding leaves more only where inputs are not large; or to the last ones.
+    Outputs should be right to three digits or, with `last_digits`, to the last ones.
     """
 
     def check(case: Case) -> None:
@@ -71,7 +71,7 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
 
     references = find_references()
     problem = references[cases[0].call].problem
-    # Calls of earlier problems show which functions do their work; a function in a cell is no file of the assignment.
+    # Calls of earlier problems show which functions do their work. Functions from a notebook have no such calls.
     earlier = list_earlier(student.root, problem) if student.own is None else []
     lessons = [make_test(case, f"{case.call}[{case.name}]") for case in earlier]
     tests = [make_test(case, case.name) for case in cases]

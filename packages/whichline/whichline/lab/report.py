@@ -1,4 +1,4 @@
-"""A report on one call: the student's own lines, each with a mark, and what is wrong with the answer."""
+"""A report on one call: the student's lines, each with a mark, and what is wrong with the output."""
 
 import traceback
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ from whichline.locate.source_location import name_file
 from whichline.locate.trace import Trace
 
 COLOURS = {RIGHT: "green", WRONG: "bold red", FOLLOWS: "yellow", UNKNOWN: ""}
-STORED = "the stored one"  # of right answers
-SMALL = 8  # rows and columns of a matrix whose numbers are printed
+STORED = "the stored one"  # completes "Your answer matches"
+SMALL = 8  # the most rows and columns of a matrix whose numbers are printed
 
 
 def report_call(call: Case, student: Student, values: bool = False, right: str = STORED) -> Iterator[RenderableType]:
     """Report the lines of a call, where NaN or infinity first appeared, and the diagnosis.
 
     Args:
-        call: with its right answer.
-        student: whose code it is.
-        values: whether to show what is computed in each line.
-        right: what the right answer is; only the stored one is right to the last digit.
+        call: the test case, with its expected output.
+        student: the code to run.
+        values: whether to show the values of each line.
+        right: what the expected output is, in words; only the stored one is right to the last digit.
     """
     diagnosis = diagnose(student, [call], last_digits=right == STORED)
     suite, (test,) = diagnosis.suite, diagnosis.suite.tests
@@ -48,7 +48,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         except CannotFollowError as why:
             raise click.ClickException(f"your lines cannot be marked: {why}") from None
     runner = Runner(suite, {call.call: find_references()[call.call]}, observed)
-    trace = runner.run(test, {})  # what the code prints, it prints once
+    trace = runner.run(test, {})  # only this run may print
     raised = {(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error and error.__traceback__)}
     marked = MarkedLines(trace, runner.observed, diagnosis.explanations, student.root, raised)
     inputs = [trace.find(x) for x in call.inputs.values() if isinstance(x, Tensor)]
@@ -57,7 +57,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         yield Text(f"\n{name_file(file, student.root)}, in {function}", "bold")
         margin = min(len(line.text) - len(line.text.lstrip()) for line in lines)
         for line in lines:
-            yield Group(_show_line(line, margin))  # alone, it would be wrapped
+            yield Group(_show_line(line, margin))  # outside of a group, rich would wrap it
             if values:
                 yield Lines(_describe_values(trace, line, shown), "dim", margin=" " * 8)
     (result,) = diagnosis.results
@@ -77,7 +77,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
 
 
 def report_inputs(call: Case, values: bool = False) -> Iterator[RenderableType]:
-    """Report the arguments, one below the other, and the numbers of small matrices, if these are asked for."""
+    """Report the arguments, one below the other, and, with `values`, the numbers of small matrices."""
     yield Text(f"One call of {call.call}: {call.name}")
     yield Lines(_describe_inputs(call, values), margin="  ")
 
@@ -97,7 +97,7 @@ def _show_line(line: Line, margin: int) -> Text:
 
 
 def _describe_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]:
-    """Tell what came out in a line, the first time that it was wrong, and which step it is; its numbers but once."""
+    """Describe the values of a line at the first wrong event, and their checkpoints; print the same numbers once."""
     for place in line.places:
         match, time = trace.match(place), trace.find_first_wrong(place)
         name = match.names[min(time, len(match.names) - 1)].replace("a size", "") if match else ""
@@ -115,7 +115,7 @@ def _describe_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]
 
 
 def _write_matrix(x: Tensor) -> Iterator[str]:
-    """The first matrix, as a reader works it on paper, if it is small."""
+    """The numbers of a tensor's first matrix, if it is small."""
     if x.ndim >= 2 and x.numel() and max(x.shape[-2:]) <= SMALL:
         if x.shape[:-2].numel() > 1:
             yield f"at {[0] * (x.ndim - 2)}:"
@@ -128,7 +128,7 @@ def _describe(x: Tensor, kept: Tensor | None = None) -> str:
 
     Args:
         x: the tensor.
-        kept: its numbers, if they may be others now.
+        kept: its numbers at the time, if they may have changed since.
     """
     kind = f"{tuple(x.shape)} {dtype_name(x.dtype)}"
     x = x.detach() if kept is None else kept

@@ -1,4 +1,4 @@
-"""The student's code, called through their `adapters.py`, and the stored cases."""
+"""The student's code, which is called through `adapters.py`, and the fixtures."""
 
 import importlib
 import sys
@@ -22,10 +22,10 @@ from whichline.locate.reference import Reference, load_references
 
 
 class Student:
-    """The code in the folder of the assignment; or functions of one's own, by the adapters that they stand for.
+    """The code in the folder of the assignment, or functions `own` of a notebook, by the adapters that they replace.
 
     Raises:
-        click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
+        click.ClickException: `adapters.py` cannot be imported; the message is that of a failing test.
     """
 
     def __init__(self, own: Mapping[str, Callable[..., Any]] | None = None) -> None:
@@ -34,14 +34,14 @@ class Student:
         self.root = find_root(Path.cwd())
         if own is None:
             sys.path.insert(0, str(self.root))  # `adapters.py` imports the student's package from beside it
-            sys.modules.pop("adapters", None)  # in a notebook it may have changed
+            sys.modules.pop("adapters", None)  # it may have changed while a notebook is open
             check_annotations(student_files(), undo_settings)
             with self.in_words():
                 self.adapters.adapters = importlib.import_module("adapters")
 
     @property
     def cell(self) -> str:
-        """The file of the functions, if that is not the assignment's."""
+        """The file of the functions that replace adapters; "" if there are none."""
         codes = (getattr(function, "__code__", None) for function in (self.own or {}).values())
         return next((code.co_filename for code in codes if code), "")
 
@@ -62,7 +62,7 @@ def find_references() -> dict[str, Reference]:
 
 
 def list_earlier(root: Path, problem: str) -> list[Case]:
-    """The stored cases of the problems that one builds on."""
+    """The fixtures of the problems that a problem builds on."""
     problems = load_problems(root)
     needs = find_needs(problems, problem) if problem in problems else []
     names = [name for need in needs for name in list_cases(root / "fixtures", list_adapters(need))]
@@ -70,7 +70,7 @@ def list_earlier(root: Path, problem: str) -> list[Case]:
 
 
 def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
-    """The names of the stored cases of some adapters, one adapter after the other, plain folders first.
+    """The names of the fixtures of some adapters, one adapter after the other, folders without "-" first.
 
     Raises:
         CaseError: a file is damaged.

@@ -1,1 +1,1 @@
-"""The rules on what students must write themselves. Workers have a copy, so nothing else of ours is imported here."""
+"""The rules on what students must write themselves. Workers have a copy, so it imports nothing else of ours."""

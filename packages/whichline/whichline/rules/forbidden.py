@@ -26,19 +26,12 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Forbidden:
-    """The functions that students of one assignment may not use.
+    """The functions that students of one assignment may not use."""
 
-    Args:
-        allowed: names that are allowed after all; * and ? are wildcards.
-        homes: for each problem whose work torch does, a regular expression found in the names of such functions.
-        in_kernels: the problems whose work torch's own C++ code may do without a call from Python.
-        late: operators that torch registers only when something imports them.
-    """
-
-    allowed: tuple[str, ...]
-    homes: Mapping[str, str]
-    in_kernels: frozenset[str]
-    late: frozenset[str]
+    allowed: tuple[str, ...]  # names that are allowed after all; * and ? are wildcards
+    homes: Mapping[str, str]  # by problem, a regular expression that finds the names of functions that do its work
+    in_kernels: frozenset[str]  # the problems whose work torch's own C++ code may do without a call from Python
+    late: frozenset[str]  # operators that torch registers only when something imports them
 
     def find_problem(self, function: str) -> str | None:
         """The problem whose work a forbidden function does, if there is one."""
@@ -72,13 +65,13 @@ class Forbidden:
 
     @cached_property
     def operators(self) -> frozenset[str]:
-        """The forbidden operators, as they are written: "torch.ops.aten.linear"."""
+        """The forbidden operators, as Python code names them: "torch.ops.aten.linear"."""
         names = self.late.union(map(operator_name, torch._C._dispatch_get_all_op_names()))
         return frozenset(name for name in names if self._is_forbidden(name.rpartition(".")[2]))
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The name of everything that is forbidden."""
+        """The names of everything that is forbidden."""
         return self.operators.union(self.methods, self.functions)
 
     @cached_property
@@ -124,7 +117,7 @@ def load_forbidden(assignment: Path) -> Forbidden:
 
 
 def operator_name(name: str) -> str:
-    """An operator as it is written, "torch.ops.aten.linear", from torch's name of it or of an overload."""
+    """An operator as Python code names it, "torch.ops.aten.linear", from torch's name for it or for an overload."""
     return "torch.ops." + ".".join(name.replace("::", ".").split(".")[:2])
 
 

@@ -23,15 +23,12 @@ CONSTRUCTED: dict[tuple[int, CodeType], tuple[ref[Any], Mapping[str, Any]]] = {}
 
 @dataclass(frozen=True)
 class Source:
-    """The place of an adapter's argument: a parameter of a function, or an attribute of its `self`.
+    """Where a function gets an adapter's argument."""
 
-    Or a parameter of the `maker` of its `self`, a constructor.
-    """
-
-    parameter: str
-    attribute: str = ""
-    transposed: bool = False
-    maker: CodeType | None = None
+    parameter: str  # of the function, or of the `maker`
+    attribute: str = ""  # of the parameter, which is `self`
+    transposed: bool = False  # whether it is the transpose of the adapter's argument
+    maker: CodeType | None = None  # the constructor of `self`, if that got the argument
 
     def read(self, arguments: Mapping[str, Any]) -> Any:
         if self.maker:
@@ -49,7 +46,7 @@ class Lesson:
 
     Args:
         own: the code of the adapter.
-        arguments: of the adapter, by name.
+        arguments: the adapter's arguments, by name.
         is_students: tells whether a file of this name is the student's.
     """
 
@@ -156,7 +153,7 @@ def _match(source: Source, tensor: Tensor, wanted: Tensor) -> Source | None:
 
 
 def _has_numbers_of(answer: Any, value: Any) -> bool:
-    """Tell whether an answer has the numbers of a value, in any dtype and shape; None is what raises."""
+    """Tell whether an output has the numbers of a value, in any dtype and shape; None stands for an exception."""
     if answer is None:
         return value is None
     answers, values = (x if isinstance(x, tuple) else (x,) for x in (answer, value))

@@ -11,8 +11,8 @@ def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dic
     that ran it all its points.
 
     Args:
-        ran: for each problem, in the order of the assignment, what forbidden functions did in its tests (`work_of` in
-            `forbidden.py` names it).
+        ran: for each problem, in the order of the assignment, the works that forbidden functions did in its tests
+            (`work_of` in `forbidden.py` names them).
         points: what each problem is worth.
     """
     left = dict(points)

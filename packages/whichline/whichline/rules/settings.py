@@ -36,11 +36,11 @@ def keep_settings() -> Iterator[list[str]]:
 
 
 def take_compilers_away() -> None:
-    """Have torch.compile and torch.jit.script return what they are given."""
+    """Make torch.compile and torch.jit.script return their argument."""
     torch.compile = torch.jit.script = _skip_compiling  # type: ignore[assignment]
 
 
 def _skip_compiling(code: Any = None, *_: Any, **more: Any) -> Any:
-    """Return the function or module itself; as a decorator with options, return a decorator that does."""
+    """Return the function or module itself; a decorator with options returns a decorator that does."""
     code = more.get("model", more.get("obj", code))
     return _skip_compiling if code is None else code

@@ -27,7 +27,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from whichline.rules.forbidden import Forbidden, operator_name
 
-MAX_USES = 10  # of functions that do the same problem's work, in one call
+MAX_USES = 10  # of functions that do the same problem's work, in one watched call
 KEYS = ("CPU", "SparseCPU", "NestedTensorCPU")  # the dispatcher's keys of CPU kernels
 
 
@@ -52,8 +52,8 @@ class Watch:
     Args:
         rules: what is forbidden.
         is_students: tells whether the file of a code object is the student's.
-        whole_call: count a forbidden function even if no line of the student's is on the stack: an adapter may be
-            torch's own function.
+        whole_call: whether to note a forbidden function even if no line of the student's is on the stack, since an
+            adapter may be torch's own function.
 
     Attributes:
         uses: the forbidden functions that the last watched call ran, without the source.
@@ -65,7 +65,7 @@ class Watch:
         self.whole_call = whole_call
         self.uses: set[Use] = set()
         self._prepared: set[int] = set()
-        self._thread: int | None = None  # that makes the watched call
+        self._thread: int | None = None  # the thread that makes the watched call
         self._torch = threading.local()  # `runs`: whether the thread is inside a forbidden function
 
     @contextmanager
@@ -108,7 +108,7 @@ class Watch:
         """Watch the kernels of some problems' work, which torch's own C++ code can call."""
         self._library = torch.library.Library("aten", "IMPL")  # the wrappers live as long as this object
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about kernels that are replaced
+            warnings.simplefilter("ignore")  # torch warns about replaced kernels
             for operator in torch._C._dispatch_get_all_op_names():
                 namespace, _, name = operator.partition("::")
                 written = operator_name(operator)
@@ -154,7 +154,7 @@ class Watch:
         return watched
 
     def _is_idle(self) -> bool:
-        """Tell whether no call is watched, or a forbidden function that is noted already makes this one."""
+        """Tell whether no call is watched, or this call comes from a forbidden function, which is noted itself."""
         return self._thread is None or getattr(self._torch, "runs", False)
 
     def _run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

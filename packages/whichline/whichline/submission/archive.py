@@ -1,6 +1,6 @@
-"""Zip archives with a manifest: the same content gives the same bytes, and reading one trusts nothing.
+"""Zip archives with a manifest. The same content gives the same bytes, and an archive is checked before it is used.
 
-The manifest is a JSON object; its "files" gives the sha256 of each file, and the archive holds these and no others.
+The manifest is a JSON object. Its "files" maps the name of each file in the archive to its sha256.
 """
 
 import json
@@ -17,10 +17,10 @@ from typing import IO, Any
 
 from whichline.engine.errors import CourseworkError
 
-MAX_BYTES = 64 * 2**20  # of all files together, unpacked
-PIECE = 2**16  # zipfile limits what a read unpacks, if the entry is stored or deflated
+MAX_BYTES = 64 * 2**20  # of all unpacked files together
+PIECE = 2**16  # bytes that one read unpacks; zipfile respects this for entries that are stored or deflated
 
-# Names that mean the same file on every system: no "..", no drive, no "~1", no end in a full stop, plain letters.
+# Names of the same file on every system: plain letters, no "..", no drive, no "~1", no full stop at the end.
 NAME = re.compile(r"(?!.*\.(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
@@ -31,12 +31,12 @@ class ArchiveError(CourseworkError):
 def write_archive(
     path: Path, manifest_name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes], top: str = ""
 ) -> None:
-    """Write `files` and the manifest, with "files" added to it; `path` is replaced as a whole or not at all.
+    """Write `files` and the manifest, which gets "files"; `path` is replaced as a whole or not at all.
 
-    Everything lies in the folder `top`, "assignment/", if one is given.
+    If `top`, such as "assignment/", is given, everything lies in this folder.
 
     Raises:
-        ArchiveError: a name that not every system can store, or a disk that is full or read-only.
+        ArchiveError: not every system can store one of the names, or the disk is full or read-only.
     """
     check_names(list(files))
     manifest = {**manifest, "files": {name: sha256(files[name]).hexdigest() for name in sorted(files)}}
@@ -52,8 +52,8 @@ def write_archive(
 
 
 def pack(file: IO[bytes], entries: Mapping[str, bytes]) -> None:
-    """Write a zip: of the same entries the same bytes, whoever writes and whenever."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # zlib's versions differ in bytes
+    """Write a zip; the same entries give the same bytes on every machine, at any time."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # versions of zlib compress to different bytes
         for name in sorted(entries):
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = 3  # Unix, also when Windows writes
@@ -65,7 +65,7 @@ def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[st
     """Read the manifest and the files, which lie in the folder `top`.
 
     Raises:
-        ArchiveError: not a zip, damaged, too large, unsafe names, or not what the manifest says.
+        ArchiveError: it is no zip, is damaged or too large, has unsafe names, or differs from its manifest.
     """
     files: dict[str, bytes] = {}
     room = MAX_BYTES
@@ -88,10 +88,10 @@ def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[st
 
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """Read an entry, whatever size it claims to have: `most` bytes of it, or one more if there are more.
+    """Read at most `most` + 1 bytes of an entry, whatever size it claims to have.
 
     Raises:
-        ArchiveError: it is encrypted, or compressed in a way that gives no limit to what a read unpacks.
+        ArchiveError: it is encrypted, or compressed so that a read has no limit.
     """
     if entry.flag_bits & 1:
         raise ArchiveError(f"{entry.filename!r} is encrypted; make the archive without a password")

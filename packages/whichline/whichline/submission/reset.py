@@ -1,4 +1,4 @@
-"""Beginning a problem again: its starter code in place of what the student wrote, which is kept aside."""
+"""Begin a problem again: its starter code replaces the student's files, which are kept under another name."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -14,10 +14,10 @@ class ResetError(CourseworkError):
 
 
 def list_written(root: Path, problem: Problem) -> dict[str, bytes]:
-    """The files of a problem that are not as at the start, each with its starter code.
+    """The files of a problem that differ from their starter code, each with that code.
 
     Raises:
-        ResetError: there are none, or this folder has no starter code.
+        ResetError: no file differs, or this folder has no starter code.
     """
     starters = {name: code for name in problem.files if (code := find_starter(name)) is not None}
     if missing := [name for name in problem.files if name not in starters]:
@@ -29,11 +29,11 @@ def list_written(root: Path, problem: Problem) -> dict[str, bytes]:
 
 
 def reset(root: Path, written: dict[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Put starter code in the place of files, and give each name with that under which it is kept, "" if none was."""
+    """Replace files by their starter code, and yield each name with that of the kept file, "" if there was no file."""
     for name, code in written.items():
         path, kept = root / name, ""
         if path.exists():
-            # Not a file of Python: nothing imports it, and it is not handed in.
+            # The name does not end in .py: nothing imports the file, and it is not handed in.
             aside = next(
                 each for n in count(1) if not (each := path.with_name(f"{path.name}.before-reset-{n}")).exists()
             )
@@ -44,5 +44,5 @@ def reset(root: Path, written: dict[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _is_same(path: Path, code: bytes) -> bool:
-    """Tell whether a file has this code, but perhaps for the ends of its lines."""
+    """Tell whether a file has this code, with any line endings."""
     return path.is_file() and path.read_bytes().splitlines() == code.splitlines()

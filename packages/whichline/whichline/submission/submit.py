@@ -1,4 +1,4 @@
-"""Handing in: a zip of what the student wrote, with the public board in its manifest."""
+"""Pack a submission: a zip of the student's code, with the public board in its manifest."""
 
 import ast
 import shutil
@@ -23,12 +23,12 @@ class SubmissionError(CourseworkError):
 
 
 def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
-    """The student's Python files by name, "package/nn/module.py".
+    """Read the student's Python files by name, such as "package/nn/module.py".
 
     Raises:
-        SubmissionError: a file that the problems name is missing, one cannot be parsed, or one imports a module that
-            would stay behind.
-        ArchiveError: a name that not every system can store.
+        SubmissionError: a file that a problem names is missing, a file cannot be parsed, or it imports a module that is
+            not handed in.
+        ArchiveError: not every system can store one of the names.
     """
     for problem in problems.values():
         for name in (ADAPTERS, *problem.files):
@@ -49,7 +49,7 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
 
 @contextmanager
 def unpacked(root: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A folder with these files and what the course tests them with, and nothing else of the student's."""
+    """Make a folder with these files and the course's tests, and nothing else of the student's."""
     tests = {test for problem in this_assignment().problem for test in problem.tests}
     with TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
@@ -82,10 +82,10 @@ def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Sc
 
 
 def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
-    """The files, and what the manifest says of the public tests in one line for each problem.
+    """Read the files, and the results of the public tests in the manifest, one line for each problem.
 
     Raises:
-        ArchiveError: it is not a submission, or not what its manifest says.
+        ArchiveError: it is no submission, or differs from its manifest.
     """
     manifest, files = read_archive(path, MANIFEST)
     try:
@@ -102,7 +102,7 @@ def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
 
 
 def _imports(name: str, source: bytes) -> Iterator[str]:
-    """The first part of the name of each module that is imported."""
+    """The first part of the name of each module that a file imports."""
     try:
         tree = ast.parse(source, name)
     except SyntaxError as error:

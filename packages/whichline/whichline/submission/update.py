@@ -1,8 +1,8 @@
-"""Putting an update of the course's files in place.
+"""Install an update of the course's files.
 
-An update archive is a zip (`archive.py`) with a manifest, {"version": "0.1.1", "files": {NAME: SHA256}, "removed":
-[NAME]}. It holds files that students do not write; "removed" are those that the new release no longer has. The kit is
-one of them, a wheel with its version in its name; those of other versions go.
+An update is a zip (`archive.py`) with the manifest {"version": "0.1.1", "files": {NAME: SHA256}, "removed": [NAME]}. It
+holds files that students do not write; "removed" lists those that the new release no longer has. If it holds a kit, a
+wheel with its version in its name, the wheels of other versions are removed.
 """
 
 import shutil
@@ -20,11 +20,11 @@ FORBIDDEN = (".git", ".venv")  # git and uv look after these themselves
 
 @dataclass(frozen=True)
 class Update:
-    """The course's files of one release: what to put in place, by name, and names of what to take away."""
+    """The course's files of one release."""
 
     version: str
-    files: dict[str, bytes]
-    removed: tuple[str, ...]
+    files: dict[str, bytes]  # by name
+    removed: tuple[str, ...]  # names of files that the release no longer has
 
     def __post_init__(self) -> None:
         if "/" in self.version or not NAME.fullmatch(self.version):
@@ -37,12 +37,12 @@ class Update:
 
 
 def write_update(path: Path, update: Update) -> None:
-    """Write an update archive, or raise `ArchiveError`: a disk that is full."""
+    """Write an update archive; ArchiveError if the disk is full."""
     write_archive(path, MANIFEST, {"version": update.version, "removed": update.removed}, update.files)
 
 
 def read_update(path: Path) -> Update:
-    """Read an update archive, or raise `ArchiveError`: it is damaged, or names a file that it may not touch."""
+    """Read an update archive; ArchiveError if it is damaged, or names a file that it may not touch."""
     manifest, files = read_archive(path, MANIFEST)
     try:
         return Update(str(manifest["version"]), files, tuple(map(str, manifest["removed"])))
@@ -51,9 +51,9 @@ def read_update(path: Path) -> Update:
 
 
 def apply_update(root: Path, update: Update) -> tuple[dict[str, str], Path]:
-    """Put the files in place: by name what became of each, "new", "changed" or "removed", and a folder with copies.
+    """Install the files; return each changed file with "new", "changed" or "removed", and the folder of old copies.
 
-    A link or a folder in the way is an `ArchiveError` before anything is changed, and a full disk is one later.
+    ArchiveError, before any change, if a link or a folder is in the way, and later if the disk is full.
     """
     kits = [path.relative_to(root).as_posix() for path in find_wheels(root)]
     old_kits = kits if any(PurePosixPath(name).match(WHEELS) for name in update.files) else []
@@ -75,7 +75,7 @@ def apply_update(root: Path, update: Update) -> tuple[dict[str, str], Path]:
 
 
 def _compare(root: Path, name: str, new: bytes | None) -> str:
-    """Say what becomes of a file; "" where it is as it should be, but perhaps for the ends of its lines."""
+    """Say how the update changes a file; "" if it already has the new content, with any line endings."""
     target = root / name
     folder = target.parent.resolve()
     if not folder.is_relative_to(root.resolve()) or is_students(folder.relative_to(root.resolve()) / target.name):
