@@ -15,7 +15,7 @@ from staff.tests.attacks.test_defences import WITHOUT
 from staff.tools.student import ROOT
 
 SENTENCES = {
-    "README.md": ("Of the {all} attacks in the repository, none earns a point there, whereas {forged} earn",),
+    "README.md": ("The repository holds {all} attempts to cheat: {forged} get full marks",),
     "packages/grader/whichline_grader/docs/security.md": (
         "holds {all} small submissions",
         "{forged} get full marks for a wrong answer, {reached} reach what they were after, {flooded} flood, {hung} "
