@@ -73,15 +73,12 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
 
 @dataclass
 class Calls:
-    """The calls of paired functions that some tests make.
+    """The calls of paired functions that some tests make."""
 
-    Args:
-        right: the adapters whose functions gave what they should in each call, and got the fractions that the
-            adapter got that was called.
-        wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
-    """
-
+    # the adapters whose functions gave what they should in each call, and got the fractions that the adapter got that
+    # was called
     right: set[str] = field(default_factory=set)
+    # for each adapter whose function did not, the arguments on which it did not, with what is right
     wrong: dict[str, list[Case]] = field(default_factory=dict)
 
 

@@ -18,13 +18,9 @@ UPSTREAM, LATER = 16, 4  # what a root is made of, further away, and the steps t
 
 @dataclass
 class Candidates:
-    """Lists what may be tried at the roots of some runs.
+    """Lists what may be tried at the roots of some runs."""
 
-    Args:
-        traces: for each root, a run in which it is one.
-    """
-
-    traces: Mapping[Expression, Trace]
+    traces: Mapping[Expression, Trace]  # for each root, a run in which it is one
     _options: dict[Expression, list[Option]] = field(default_factory=dict)
 
     def list(self, root: Expression) -> Iterator[Options]:

@@ -55,29 +55,17 @@ class _Graft(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Step:
-    """One named value of the right program.
+    """One named value of the right program."""
 
-    Args:
-        name: as it stands in a sentence: "the scaled scores".
-        value: in float64.
-        tensor: the same as it was computed.
-        ask: what a tutor would ask of whoever has another value here.
-        section: of the handout, "1 Standardize".
-        order: which step it is.
-        series: the name without the turns of loops; "" of what no loop computes.
-        arguments: from what it was computed.
-        turns: how often each loop had turned, from the innermost on.
-    """
-
-    name: str
-    value: Value
-    tensor: Any
-    ask: str
-    section: str
-    order: int
-    series: str
+    name: str  # as it stands in a sentence: "the scaled scores"
+    value: Value  # in float64
+    tensor: Any  # the same as it was computed
+    ask: str  # what a tutor would ask of whoever has another value here
+    section: str  # of the handout, "1 Standardize"
+    order: int  # which step it is
+    series: str  # the name without the turns of loops; "" of what no loop computes
     arguments: Arguments
-    turns: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()  # how often each loop had turned, from the innermost on
 
     def graft(self) -> Any:
         """The value to be put in, with a graph that leads to the arguments of the call that is being made."""

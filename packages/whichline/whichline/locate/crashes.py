@@ -55,21 +55,13 @@ class _Noted:
 
 @dataclass
 class _Crash:
-    """Tests that end in one line.
+    """Tests that end in one line."""
 
-    Args:
-        report: on the error of the first of them.
-        frames: the student's lines that it went through, the innermost last.
-        has_returned: whether the adapter did, and raised when a gradient was asked for.
-        tests: all of them.
-        calls: the last that each of them made.
-    """
-
-    report: ExceptionReport
-    frames: list[FrameSummary]
-    has_returned: bool
-    tests: list[Test] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    report: ExceptionReport  # on the error of the first of them
+    frames: list[FrameSummary]  # the student's lines that it went through, the innermost last
+    has_returned: bool  # whether the adapter did, and raised when a gradient was asked for
+    tests: list[Test] = field(default_factory=list)  # all of them
+    calls: list[Call] = field(default_factory=list)  # the last that each of them made
 
     @property
     def place(self) -> object:

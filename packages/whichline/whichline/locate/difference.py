@@ -22,21 +22,13 @@ FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a value from what should be there.
+    """The difference of a value from what should be there."""
 
-    Args:
-        words: a sentence: "Expected the scaled scores; found 0.25 times that."
-        is_simple: whether the words say all of it.
-        is_extra: whether it is about what goes in, and not about how the numbers differ.
-        is_needless: whether the expression should not be there at all.
-        instead: the words if that is not so.
-    """
-
-    words: str
-    is_simple: bool
-    is_extra: bool = False
-    is_needless: bool = False
-    instead: str = ""
+    words: str  # a sentence: "Expected the scaled scores; found 0.25 times that."
+    is_simple: bool  # whether the words say all of it
+    is_extra: bool = False  # whether it is about what goes in, and not about how the numbers differ
+    is_needless: bool = False  # whether the expression should not be there at all
+    instead: str = ""  # the words if that is not so
 
 
 def compare(trace: Trace, change: Options) -> Difference:

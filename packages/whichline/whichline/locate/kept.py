@@ -21,16 +21,11 @@ Namespaces = Mapping[Any, Mapping[str, Any]]
 
 @dataclass
 class Kept:
-    """What namespaces hold.
+    """What namespaces hold."""
 
-    Args:
-        count: of the namespaces.
-        found: by where it is, an object, and what is in it.
-        marks: whatever has parts, and which they are: as long as these are the same, so is all else.
-    """
-
-    count: int
-    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    count: int  # of the namespaces
+    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # by where it is, an object, and what is in it
+    # whatever has parts, and which they are: as long as these are the same, so is all else
     marks: list[tuple[Any, tuple[list[Any], Any]]] = field(default_factory=list)
 
     def is_as_it_was(self, namespaces: Namespaces) -> bool:

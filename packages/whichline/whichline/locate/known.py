@@ -15,34 +15,22 @@ from whichline.locate.values import Axes, Value, as_value, find_layout, is_equal
 
 @dataclass(frozen=True)
 class Match:
-    """The steps that the values of an expression are.
+    """The steps that the values of an expression are."""
 
-    Args:
-        names: for each time that it was computed, a step; for all times together, one.
-        axes: their layouts.
-        together: whether the values of all times, one beside the other, are one step: a loop over one axis.
-    """
-
-    names: tuple[str, ...]
-    axes: tuple[Axes, ...]
-    together: bool = False
+    names: tuple[str, ...]  # for each time that it was computed, a step; for all times together, one
+    axes: tuple[Axes, ...]  # their layouts
+    together: bool = False  # whether the values of all times, one beside the other, are one step: a loop over one axis
 
 
 @dataclass
 class Known:
-    """The steps of the right program in one call, and what came in.
+    """The steps of the right program in one call, and what came in."""
 
-    Args:
-        steps: of the right program.
-        given: the tensors and the numbers that came in, by name.
-        found: which of these a value is, as far as that was asked for in some run.
-        matches: the same for all values of an expression.
-    """
-
-    steps: Checkpoints
-    given: Mapping[str, Any] = field(default_factory=dict)
+    steps: Checkpoints  # of the right program
+    given: Mapping[str, Any] = field(default_factory=dict)  # the tensors and the numbers that came in, by name
+    # which of these a value is, as far as that was asked for in some run
     found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
-    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)  # the same for all values of an expression
 
     @cached_property
     def values(self) -> dict[str, Value]:

@@ -53,19 +53,12 @@ Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function with one change.
+    """A function with one change."""
 
-    Args:
-        node: the expression or the statement to mark.
-        words: what the change is, after "With".
-        slot: where it is made.
-        new: what is put there.
-    """
-
-    node: ast.AST
-    words: str
-    slot: Slot
-    new: ast.AST
+    node: ast.AST  # the expression or the statement to mark
+    words: str  # what the change is, after "With"
+    slot: Slot  # where it is made
+    new: ast.AST  # what is put there
 
     @property
     def line(self) -> int:
@@ -179,17 +172,12 @@ def _set(slot: Slot, new: ast.AST) -> None:
 
 @dataclass(frozen=True)
 class Changes:
-    """Lists what may take the place of an expression or of a statement.
+    """Lists what may take the place of an expression or of a statement."""
 
-    Args:
-        list_alike: gives, for a name or `self.x`, the others that stand for something of the same kind.
-        parameters: of the functions and classes of the student's, by their names.
-        modules: the names that are imported.
-    """
-
+    # gives, for a name or `self.x`, the others that stand for something of the same kind
     list_alike: Callable[[str], Collection[str]]
-    parameters: Mapping[str, Sequence[str]]
-    modules: Collection[str]
+    parameters: Mapping[str, Sequence[str]]  # of the functions and classes of the student's, by their names
+    modules: Collection[str]  # the names that are imported
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""

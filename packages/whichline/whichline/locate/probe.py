@@ -44,23 +44,14 @@ ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """An expression of the student's, or a tensor that a statement has changed in place.
+    """An expression of the student's, or a tensor that a statement has changed in place."""
 
-    Args:
-        file: as Python knows it.
-        function: its qualified name.
-        node: the expression; of a statement in place, the statement.
-        text: as it stands in the file.
-        parameters: of the function.
-        in_place: whether what is seen is a tensor after a statement has changed it.
-    """
-
-    file: str
-    function: str
-    node: ast.expr | ast.stmt
-    text: str
-    parameters: tuple[str, ...] = ()
-    in_place: bool = False
+    file: str  # as Python knows it
+    function: str  # its qualified name
+    node: ast.expr | ast.stmt  # the expression; of a statement in place, the statement
+    text: str  # as it stands in the file
+    parameters: tuple[str, ...] = ()  # of the function
+    in_place: bool = False  # whether what is seen is a tensor after a statement has changed it
 
     @property
     def line(self) -> int:

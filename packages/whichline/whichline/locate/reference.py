@@ -40,17 +40,11 @@ PASSED = "How does this number come from the adapter to this line?"
 
 @dataclass(frozen=True)
 class Context:
-    """The calls of a reference's functions in which a value is computed.
+    """The calls of a reference's functions in which a value is computed."""
 
-    Args:
-        where: what they add to its name; each `%d` stands for how often a loop has turned.
-        loops: these loops, from the innermost on: in which of the calls each is, and its line.
-        inner: which of the calls is the innermost one of another adapter; 0 if none is.
-    """
-
-    where: str
-    loops: Sequence[tuple[int, int]]
-    inner: int
+    where: str  # what they add to its name; each `%d` stands for how often a loop has turned
+    loops: Sequence[tuple[int, int]]  # these loops, from the innermost on: in which of the calls each is, and its line
+    inner: int  # which of the calls is the innermost one of another adapter; 0 if none is
 
 
 class _References:

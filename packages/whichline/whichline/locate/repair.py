@@ -35,15 +35,10 @@ ASK = "What should this be, by the formula?"
 
 @dataclass(frozen=True)
 class Repair:
-    """A change with which tests pass.
+    """A change with which tests pass."""
 
-    Args:
-        function: in which it is made.
-        mutant: the function with that change.
-    """
-
-    function: "_Function"
-    mutant: Mutant
+    function: "_Function"  # in which it is made
+    mutant: Mutant  # the function with that change
 
     def passes(self, test: Test) -> bool:
         return self.function.passes(self.mutant, [test])

@@ -40,23 +40,14 @@ T = TypeVar("T")
 
 @dataclass
 class Runner:
-    """Runs tests on a copy of the student's code that has probes.
+    """Runs tests on a copy of the student's code that has probes."""
 
-    Args:
-        suite: the tests, and what they call.
-        follow: for each adapter, its reference.
-        observed: the copy of the student's code that runs.
-        pairs: the student's functions that do the work of adapters.
-        lent: adapters whose reference answers for such a function.
-        until: the processor time at which a search ends, on a student's machine.
-    """
-
-    suite: Suite
-    follow: Mapping[str, Reference]
-    observed: Observed
-    pairs: Pairs = field(default_factory=dict)
-    lent: Collection[str] = ()
-    until: float = math.inf
+    suite: Suite  # the tests, and what they call
+    follow: Mapping[str, Reference]  # for each adapter, its reference
+    observed: Observed  # the copy of the student's code that runs
+    pairs: Pairs = field(default_factory=dict)  # the student's functions that do the work of adapters
+    lent: Collection[str] = ()  # adapters whose reference answers for such a function
+    until: float = math.inf  # the processor time at which a search ends, on a student's machine
     runs: int = 0
     looks: int = 0
     mutants: int = 0
@@ -255,21 +246,13 @@ class Runner:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Failing tests, and what stays in some places while something more is tried.
+    """Failing tests, and what stays in some places while something more is tried."""
 
-    Args:
-        runner: runs them.
-        failing: those first that tell most.
-        patch: the places, and what is put there.
-        total: how many tests of the problem fail.
-        before: of tests that ran with nothing more than that, the runs.
-    """
-
-    runner: Runner
-    failing: Sequence[Test]
-    patch: Patch = field(default_factory=dict)
-    total: int = 0
-    before: dict[str, Trace] = field(default_factory=dict)
+    runner: Runner  # runs them
+    failing: Sequence[Test]  # those first that tell most
+    patch: Patch = field(default_factory=dict)  # the places, and what is put there
+    total: int = 0  # how many tests of the problem fail
+    before: dict[str, Trace] = field(default_factory=dict)  # of tests that ran with nothing more than that, the runs
 
     def run(self, test: Test, change: Patch | None = None) -> Trace:
         """Run a test with a change more; without one, once."""

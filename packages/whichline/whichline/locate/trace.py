@@ -24,35 +24,21 @@ MOST_TIMES = 64  # values of an expression in a loop that are looked at one by o
 
 @dataclass
 class Trace:
-    """One run of a test.
-
-    Args:
-        test: the test.
-        values: what each expression was, each time, when it was computed.
-        objects: the same objects, which tell what a name stands for.
-        order: the expressions, as often as they were computed.
-        depths: how many calls deep that was, each time.
-        arguments: those of the adapter.
-        known: the steps of the right program on the same arguments, and these.
-        passed: whether the test passed.
-        put: expressions that had another value put in their place: that what follows is right says nothing of them.
-        given: the arguments themselves, whatever was made of them.
-        came: what the adapter gave back.
-        error: what ended the test.
-    """
+    """One run of a test."""
 
     test: Test
-    values: Mapping[Expression, Sequence[Any]]
-    objects: Mapping[Expression, Sequence[Any]]
-    order: Sequence[Expression]
-    depths: Sequence[int]
-    arguments: Mapping[str, Any]
-    known: Known
+    values: Mapping[Expression, Sequence[Any]]  # what each expression was, each time, when it was computed
+    objects: Mapping[Expression, Sequence[Any]]  # the same objects, which tell what a name stands for
+    order: Sequence[Expression]  # the expressions, as often as they were computed
+    depths: Sequence[int]  # how many calls deep that was, each time
+    arguments: Mapping[str, Any]  # those of the adapter
+    known: Known  # the steps of the right program on the same arguments, and these
     passed: bool
+    # expressions that had another value put in their place: that what follows is right says nothing of them
     put: Collection[Expression] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves, whatever was made of them
     came: Any = None
-    error: BaseException | None = None
+    error: BaseException | None = None  # what ended the test
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
     _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id, and what keeps that its own
 

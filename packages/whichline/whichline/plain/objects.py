@@ -46,17 +46,11 @@ class UnlikeError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A class of the code, and the one of the reference that bears its name.
-
-    Args:
-        made: the class.
-        reference: the module of the reference, and the name there.
-        names: what has another name there.
-    """
+    """A class of the code, and the one of the reference that bears its name."""
 
     made: type
-    reference: tuple[str, str]
-    names: Names
+    reference: tuple[str, str]  # the module of the reference, and the name there
+    names: Names  # what has another name there
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -72,14 +66,9 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """A call of a method, which is over.
+    """A call of a method, which is over."""
 
-    Args:
-        parts: the state of the object before it, and the arguments.
-        method: its name.
-    """
-
-    parts: Parts
+    parts: Parts  # the state of the object before it, and the arguments
     method: str
 
     def __deepcopy__(self, memo: Any) -> "Past":
