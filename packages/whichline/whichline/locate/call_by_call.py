@@ -102,7 +102,7 @@ def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Fou
 
 
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:
-    """Tell whether all the places in which right values were put are made of what is right.
+    """Tell whether the operands of all replaced expressions are right.
 
     The operands of an inner call were held against the reference of that call.
     """
@@ -111,7 +111,7 @@ def is_explained(then: Trace, found: Sequence[Found]) -> bool:
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
-    """Tests that call an adapter as its function was called, those of a few that fail with wrong numbers, too."""
+    """Make tests from the calls of an adapter's function, and keep a few that fail with wrong numbers."""
     tests = [suite.make_test(f"{case.name}, call {number}", problem, case) for number, case in enumerate(cases)]
     return [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(suite, test)]
 
@@ -125,7 +125,7 @@ def _place_in(found: Found, adapter: str) -> Found:
 
 
 def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:
-    """Tell whether all is as it was where the references answer for functions that are right."""
+    """Tell whether the outputs stay the same when references stand in for the functions that are right."""
     plain = replace(runner, lent=mended)
     return all(_is_alike(plain.look(test), runner.look(test)) for test in failing[:COMPARED])
 

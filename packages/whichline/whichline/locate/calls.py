@@ -42,7 +42,7 @@ def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
 
 
 def _choose_lessons(tests: Sequence[Test], adapter: str) -> list[Test]:
-    """The tests that call an adapter with most tensors, those first that tell most."""
+    """Choose the tests that call an adapter with the most tensors, the most telling ones first."""
     lessons = [test for test in tests if not test.memory and any(case.call == adapter for case in test.cases()[:1])]
 
     def count_tensors(test: Test) -> int:
@@ -83,7 +83,7 @@ class Calls:
 
 
 def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
-    """Hold each call that some tests make of a paired function against the reference of its adapter.
+    """Compare each call of a paired function in some tests with the reference of its adapter.
 
     Args:
         runner: knows the pairs.

@@ -68,34 +68,27 @@ class Step:
     turns: tuple[int, ...] = ()  # how often each loop had turned, from the innermost on
 
     def graft(self) -> Any:
-        """The value to be put in, with a graph that leads to the arguments of the call that is being made."""
+        """Return the value as a replacement, with a graph that leads to the arguments of the current call."""
         return self.arguments.graft(self.tensor)
 
 
 @dataclass
 class Checkpoints:
-    """The right program in one call.
+    """The right program in one call."""
 
-    Args:
-        run: computes the answer; its steps go into what it is given.
-        arguments: of the call.
-
-    Attributes:
-        taken: the steps by their names; they are taken when somebody first asks for one.
-        answer: what comes back; to get it alone takes a fraction of the time.
-    """
-
-    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None
+    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None  # computes the answer, and adds the steps
     arguments: Arguments = field(default_factory=Arguments)
 
     @cached_property
     def taken(self) -> dict[str, Step]:
+        """The steps by their names, computed when somebody first asks for one."""
         taken: dict[str, Step] = {}
         vars(self)["answer"] = self.run(taken)
         return taken
 
     @cached_property
     def answer(self) -> Any:
+        """What the reference returns; without the steps this takes a fraction of the time."""
         return self.run(None)
 
     def has_run(self, adapter: str) -> bool:
@@ -103,7 +96,7 @@ class Checkpoints:
         return True
 
     def give_answer(self, dtype: torch.dtype) -> Any:
-        """The answer of the right program, as a student's function would give it: a tensor that is nobody else's."""
+        """Return the reference's output as a student's function would: in a dtype, and as a new tensor."""
         parts = self.answer if isinstance(self.answer, tuple) else (self.answer,)
         grafted = [in_dtype(self.arguments.graft(part), dtype).clone() for part in parts]
         return tuple(grafted) if isinstance(self.answer, tuple) else grafted[0]
@@ -115,12 +108,12 @@ def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
 
 
 def list_leaves(arguments: Mapping[str, Any]) -> list[Tensor]:
-    """The arguments with respect to which gradients are asked for."""
+    """List the arguments whose gradients are asked for."""
     return [x for x in arguments.values() if isinstance(x, Tensor) and x.requires_grad]
 
 
 def list_reached(value: Any) -> list[Tensor]:
-    """The tensors at which gradients end that go back from a value."""
+    """List the tensors that the gradient of a value reaches."""
     if not isinstance(value, Tensor) or not value.requires_grad:
         return []
     if value.is_leaf:

@@ -47,7 +47,7 @@ Call = tuple[Fact, ...]  # all that is true of it
 
 @dataclass(frozen=True)
 class Condition:
-    """A sentence's end about the calls that are meant, in facts that no other call has together."""
+    """A condition that only the calls in question meet, in words that end a sentence."""
 
     facts: tuple[Fact, ...]  # those that it is made of
     words: str  # "every call where `mask` is None", or "12 of the 13 calls where `Q` has more than 3 axes"

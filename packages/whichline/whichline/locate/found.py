@@ -11,7 +11,7 @@ from whichline.locate.trace import Trace
 
 @dataclass(frozen=True)
 class Found:
-    """A change that was proved."""
+    """A replacement that is proved."""
 
     patch: Options  # the place, and what was put there; after it other places that are wrong for the same reason
     trace: Trace  # a run without it
@@ -30,7 +30,7 @@ class Found:
 
 
 def join_patches(found: Iterable[Found]) -> Options:
-    """All places that were found, and what was put there."""
+    """Join the proved replacements."""
     return {place: option for each in found for place, option in each.patch.items()}
 
 

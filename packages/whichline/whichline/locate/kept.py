@@ -61,7 +61,7 @@ def list_kept(namespaces: Namespaces) -> Kept:
 
 
 def what_changed(before: Kept, after: Kept) -> list[str]:
-    """The names, in a module, of what is not as it was."""
+    """List the names in a module whose objects have changed."""
     one, other = before.found, after.found
     changed = [
         where

@@ -1,4 +1,4 @@
-"""What is known in one call: the steps of the right program, what came in, and which of these a value is."""
+"""The known values of one call, checkpoints and inputs, and which of them the value of an expression equals."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Mapping
@@ -15,7 +15,7 @@ from whichline.locate.values import Axes, Value, as_value, find_layout, is_equal
 
 @dataclass(frozen=True)
 class Match:
-    """The steps that the values of an expression are."""
+    """The checkpoints that the values of an expression equal."""
 
     names: tuple[str, ...]  # for each time that it was computed, a step; for all times together, one
     axes: tuple[Axes, ...]  # their layouts
@@ -24,7 +24,7 @@ class Match:
 
 @dataclass
 class Known:
-    """The steps of the right program in one call, and what came in."""
+    """The checkpoints of one call, and its inputs."""
 
     steps: Checkpoints  # of the right program
     given: Mapping[str, Any] = field(default_factory=dict)  # the tensors and the numbers that came in, by name
@@ -34,20 +34,20 @@ class Known:
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """Those of the steps, and of what came in, by name."""
+        """The values of the checkpoints and of the inputs, by name."""
         steps = {name: step.value for name, step in self.steps.taken.items()}
         return steps | {name: as_value(x) for name, x in self.given.items()}
 
     @cached_property
     def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
-        """Of each size the values: the sums of their numbers, in this order, which they are, and their names."""
+        """For each size the values, sorted by the sum of their numbers: the sum, the value's position and its name."""
         found: dict[int, list[tuple[float, int, str, Value]]] = {}
         for i, (name, value) in enumerate(self.values.items()):
             found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
         return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
 
     def trust(self, name: str, x: Tensor) -> None:
-        """Know one value more."""
+        """Add a value that counts as known."""
         value = Value(x.detach().double() if x.is_floating_point() else x)
         if not any(
             each.startswith(name) and is_equal(value.tensor, known.tensor) for each, known in self.values.items()

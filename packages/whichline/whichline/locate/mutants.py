@@ -320,7 +320,7 @@ class _Exchange(ast.NodeTransformer):
 
 
 def _with(node: ast.expr, **fields: object) -> ast.expr:
-    """The same node with other fields."""
+    """Copy a node with other fields."""
     new = copy.copy(node)
     vars(new).update(fields)
     return new
@@ -341,7 +341,7 @@ def _name_called(node: ast.AST) -> str:
 
 
 def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
-    """The elements with two of them in each other's place."""
+    """List the orders of the elements in which two are exchanged."""
     for i, j in combinations(range(len(elements)), 2):
         new = [*elements]
         new[i], new[j] = new[j], new[i]
@@ -357,7 +357,7 @@ def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) ->
 
 
 def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
-    """One more and one less than a bound; that of a slice may be missing."""
+    """List a bound plus one and minus one; the bound of a slice may be missing."""
     if bound is None:
         return [ast.Constant(default)]
     if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes

@@ -1,4 +1,4 @@
-"""Options: the steps that fit in the place of an expression, in the layout and dtype that the code has there."""
+"""Options: the checkpoints that may replace an expression, in the layout and dtype that the code has there."""
 
 import math
 import re
@@ -27,7 +27,7 @@ MOST_OTHERS = 8  # steps of another shape
 
 @dataclass(frozen=True)
 class Option:
-    """Steps to put in the place of an expression."""
+    """Checkpoints that replace the values of an expression."""
 
     names: tuple[str, ...]  # of a step for each time that it is computed; the last one stands for all times after it
     axes: Axes = None  # their layout; None: as they are
@@ -43,7 +43,7 @@ class Option:
     kinds: tuple[str, str] | None = None
 
     def __call__(self, call: Any, time: int, value: Any) -> Any:
-        """What to put in the place of a value, the n-th time; None leaves it."""
+        """Return the replacement of the n-th value; None keeps the value."""
         known = call.inner.get(self.adapter) if self.adapter else call.known
         return choose_value(self, known.steps.taken, time, value) if known else None
 

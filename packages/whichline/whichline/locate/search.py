@@ -59,27 +59,16 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Search:
-    """Looks for the places that make some failing tests pass.
+    """Looks for the places that make some failing tests pass."""
 
-    Args:
-        experiment: the tests, those first that tell most, and what has been found before.
-        is_loose: whether a root may be made of what is not a step, but made of right things.
-        tried: roots that need not be tried again.
-
-    Attributes:
-        traces: runs of some of the tests, without a change.
-        roots: the first divergences in them, in the order in which they are computed.
-        calls: those of functions that are wrong inside, in a way that is not known.
-        near: changes with which tests still fail, and how many steps are right then.
-    """
-
-    experiment: Experiment
-    is_loose: bool = False
-    tried: Sequence[Expression] = ()
-    traces: Sequence[Trace] = ()
-    roots: Sequence[Expression] = ()
-    calls: Sequence[Expression] = ()
+    experiment: Experiment  # the tests, the most telling ones first, and the replacements found before
+    is_loose: bool = False  # whether the operands of a root may be unknown values that are made of right ones
+    tried: Sequence[Expression] = ()  # roots that need not be tried again
+    traces: Sequence[Trace] = ()  # of some of the tests, without a replacement
+    roots: Sequence[Expression] = ()  # the first divergences in these traces, in the order of computation
+    calls: Sequence[Expression] = ()  # calls of functions that are wrong inside, in an unknown way
     candidates: Candidates = field(default_factory=lambda: Candidates({}))
+    # replacements with which tests still fail, each with the number of steps that are right then
     near: list[tuple[int, Options]] = field(default_factory=list)
 
     def find(self, most: int = PLACES) -> list[Found]:

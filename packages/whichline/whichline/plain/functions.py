@@ -79,7 +79,7 @@ class Followed(Observed):
                 setattr(module, name, self.replace(value))
 
     def refresh(self) -> None:
-        """Leave the modules as they are: the tests hold them."""
+        """Do nothing: the tests keep the modules."""
 
     def find_namespace(self, file: str) -> Namespace:
         return next((vars(each) for each in sys.modules.values() if getattr(each, "__file__", "") == file), {})

@@ -1,4 +1,4 @@
-"""Holding the calls that a test makes of the code against the reference."""
+"""Comparing the calls that a test makes of the code with the reference."""
 
 import reprlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MOST_CASES = 4  # calls of one function that are searched together
 
 @dataclass
 class Watching:
-    """Holds each call that a test makes of a function against its reference."""
+    """Compares each call that a test makes of a function with its reference."""
 
     suite: PlainSuite
     calls: dict[str, int] = field(default_factory=dict)  # how many there were of each function
