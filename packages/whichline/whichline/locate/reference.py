@@ -1,4 +1,4 @@
-"""The references of the problems, observed: each value that they compute under a name is a step.
+"""The observed references of the problems: each value that they compute under a name is a checkpoint.
 
 A reference is imported once more with a probe at each of these values; `named` says what its comments mean.
 """
@@ -212,7 +212,7 @@ def _is_step(value: Any, named: Named) -> bool:
 
 
 def _sum_up(value: Value) -> Hashable:
-    """What is the same for tensors that are."""
+    """Make a key that is the same for equal tensors."""
     return value.tensor.shape, value.tensor.dtype, value.digest
 
 
@@ -224,7 +224,7 @@ def _load_references() -> _References:
 
 @dataclass(frozen=True)
 class Reference:
-    """The right program of an adapter of a problem."""
+    """The reference of an adapter."""
 
     problem: str
     adapter: str

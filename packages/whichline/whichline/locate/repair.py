@@ -35,7 +35,7 @@ ASK = "What should this be, by the formula?"
 
 @dataclass(frozen=True)
 class Repair:
-    """A change with which tests pass."""
+    """A mutant with which tests pass."""
 
     function: "_Function"  # in which it is made
     mutant: Mutant  # the function with that change
@@ -51,7 +51,7 @@ class Repair:
 def find_repair(
     runner: Runner, failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
 ) -> Repair | None:
-    """Find a change with which all of some failing tests pass, and none of the others fails.
+    """Find a mutant with which all given failing tests pass, and no other test fails.
 
     Args:
         runner: with its probes on.
@@ -180,7 +180,7 @@ def _list_imported(tree: ast.Module) -> set[str]:
 
 
 def _list_parameters(observed: Observed) -> dict[str, list[str]]:
-    """The parameters of functions and classes, by their names."""
+    """List the parameters of functions and classes, by name."""
     found = {}
     for (_, name), node in observed.definitions.items():
         *outer, last = name.split(".")

@@ -1,4 +1,4 @@
-"""Running a test with probes, and with right values in some places."""
+"""Running a test with probes, and with replacements in some expressions."""
 
 import math
 import time
@@ -134,7 +134,7 @@ class Runner:
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def look(self, test: Test) -> Trace:
-        """The run of a test with nothing put in any place, which is made once."""
+        """Return the run of a test without replacements, which is made once."""
         key = id(test), frozenset(self.lent)
         if key not in self._plain:
             self._plain[key] = self.run(test, {})
@@ -246,7 +246,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Failing tests, and what stays in some places while something more is tried."""
+    """Failing tests, and the replacements that stay while others are tried."""
 
     runner: Runner  # runs them
     failing: Sequence[Test]  # those first that tell most
@@ -269,7 +269,7 @@ class Experiment:
         return self.runner.run(test, self.patch, watch=watch)
 
     def list_passing(self, change: Patch) -> list[Test]:
-        """The tests that pass with a change."""
+        """List the tests that pass with a replacement."""
         return [test for test in self.failing if self.run(test, change).passed]
 
     def passes(self, test: Test, change: Patch) -> bool:
@@ -329,7 +329,7 @@ copy_tensors = partial(change_tensors, change=Tensor.clone)
 
 
 def _identify(x: Any) -> Hashable:
-    """Give what is the same for arguments from which the same is computed."""
+    """Make a key that is the same for equal arguments."""
     if isinstance(x, Mapping):
         return tuple((name, _identify(each)) for name, each in x.items())
     if isinstance(x, tuple | list):

@@ -118,7 +118,7 @@ def list_arguments(arguments: Mapping[str, Any]) -> Parts:
 
 
 def copy_parts(parts: Parts) -> Parts:
-    """Copy the parts, and keep everything else as it is now."""
+    """Copy the parts, and their form if it can be copied."""
     try:
         form = copy.deepcopy(parts[FORM])
     except Exception:  # a lock, a generator
@@ -145,7 +145,7 @@ def _list_items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _fill(value: Any, parts: dict[Any, Any]) -> Any:
-    """A mapping, a list or a tuple of the kind of another one."""
+    """Make a mapping, a list or a tuple of the same kind from other parts."""
     if isinstance(value, dict):
         new = copy.copy(value)
         dict.update(new, parts)  # some kinds forbid their own
