@@ -1,8 +1,7 @@
-"""Right or wrong, call by call.
+"""Judging each call of a function that does the work of an adapter.
 
-A call of a function that does the work of an adapter is right if it gives what the reference of that adapter gives on
-the arguments that it actually got, whatever was wrong before it. A right call is one expression: what is wrong is
-elsewhere. A wrong one is entered, and held against its own reference.
+Such a call is right if it returns what the adapter's reference returns on the same arguments, even if these are wrong.
+A right call counts as one expression: the mistake is elsewhere. A wrong call is searched with its own reference.
 """
 
 import inspect

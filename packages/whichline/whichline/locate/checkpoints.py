@@ -39,7 +39,7 @@ class Arguments:
 
 
 class _Graft(torch.autograd.Function):
-    """A step whose gradient goes on to the arguments of another call."""
+    """A checkpoint whose gradient goes on to the arguments of another call."""
 
     @staticmethod
     def forward(ctx: Any, step: Sequence[Tensor], leaves: Sequence[Tensor], *given: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from whichline.rules.pairing import Source
 
 @dataclass(frozen=True)
 class Pair:
-    """A function that does what an adapter is for."""
+    """A function that does the work of an adapter."""
 
     adapter: str
     sources: Mapping[str, Source]  # where the function has the arguments of the adapter

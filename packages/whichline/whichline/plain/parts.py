@@ -23,7 +23,7 @@ Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a part, and a function that converts the part back."""
+    """The place of a part, and a function that turns the part back into the original value."""
 
     name: str
     restore: Callable[[Any], Any]
