@@ -1,1 +1,1 @@
-"""Following the student's own numbers: where the first one leaves those of a right program, and the proof of it."""
+"""The search for a mistake: it finds the expression where a student's numbers first go wrong, and proves it."""

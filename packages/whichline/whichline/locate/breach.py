@@ -1,4 +1,4 @@
-"""Breaches of the contract: what is put in their place to prove them, and how they are told."""
+"""Breaches of the contract: the replacements that prove them, and the findings that report them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ MOST = 24  # places that are tried for one breach
 def prove(
     experiment: Experiment, changes: Mapping[Expression, Patch], also: Patch | None = None
 ) -> tuple[list[Expression], list[Test]]:
-    """Find the one of some places, or the few, with which tests pass, and these tests.
+    """Find the fewest expressions whose replacements make tests pass, and these tests.
 
     Args:
         experiment: the tests that fail by one breach, with what was found of their numbers put right.
@@ -57,7 +57,7 @@ def describe_breach(
     passing: Sequence[Test] = (),
     section: str = "",
 ) -> Finding:
-    """A finding about some places.
+    """Report a breach at some expressions as a finding.
 
     Args:
         experiment: the tests that fail by one breach.
@@ -85,7 +85,7 @@ def describe_breach(
 
 
 def put_step(trace: Trace, place: Expression, wide: Callable[[Tensor], Tensor] = lambda x: x) -> Change | None:
-    """The step that an expression is, with its graph, in the dtype that `wide` gives; None if it is not one."""
+    """Replace an expression by the checkpoint that it equals, with its graph, in the dtype of `wide`; None if none."""
     match = trace.match(place)
     if not match or not all(name in trace.steps for name in match.names):
         return None
@@ -103,7 +103,7 @@ def put_step(trace: Trace, place: Expression, wide: Callable[[Tensor], Tensor] =
 
 
 def put_operand(runner: Runner, operand: Expression, in_any_shape: bool = False, only: int | None = None) -> Change:
-    """Put what an expression is made of in its place, if that has its shape; or only in that of its n-th value."""
+    """Replace the value of an expression, or only its value number `only`, by its operand, if the shapes agree."""
 
     def change(call: Call, time: int, value: Any) -> Any:
         if only not in (None, time):
@@ -116,12 +116,11 @@ def put_operand(runner: Runner, operand: Expression, in_any_shape: bool = False,
 
 
 def is_computed(place: Expression) -> bool:
-    """Tell whether an expression makes its value: a name only stands for one."""
+    """Tell whether an expression computes its value; a name only refers to one."""
     return hasattr(place.node, "func") or hasattr(place.node, "op") or hasattr(place.node, "value")
 
 
 def say_where(places: Sequence[Expression]) -> str:
-    """Say "here", or in how many places."""
     counts = {1: "here", 2: "in both places"}
     return counts.get(len(places), f"in all {len(places)} places")
 

@@ -1,8 +1,8 @@
-"""Locating wrong numbers: call by call, and in the body of each wrong call by a search that knows of no calls.
+"""Locating wrong numbers call by call, with a search of its own in the body of each wrong call.
 
-A function that does the work of another adapter, and was called wrongly, is a search of its own, on the arguments that
-it got. In the body that called it the reference answers for it then, as it does for those that are right: whatever is
-still wrong is in this body.
+If a function that does the work of another adapter returns wrong numbers, it is searched on the arguments that it got.
+In the caller's body, the reference then stands in for this function, as for the right ones: what is still wrong is
+wrong in this body.
 """
 
 import ast
@@ -32,8 +32,8 @@ FEW = 8  # tests that are looked at first
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
-    is found there is plain and makes all of them pass, or if it took all the runs that a search may take.
+    Also return the adapters whose functions are right in every call. The search begins with a few different tests. It
+    ends there if the result is plain and makes all failing tests pass, or if the budget is spent.
 
     Args:
         runner: with all pairs of functions and adapters.
@@ -102,7 +102,7 @@ def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Fou
 
 
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:
-    """Tell whether all the places in which right values were put are made of what is right.
+    """Tell whether the operands of all replaced expressions are right.
 
     The operands of an inner call were held against the reference of that call.
     """
@@ -111,13 +111,13 @@ def is_explained(then: Trace, found: Sequence[Found]) -> bool:
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
-    """Tests that call an adapter as its function was called, those of a few that fail with wrong numbers, too."""
+    """Make tests from the calls of an adapter's function, and keep a few that fail with wrong numbers."""
     tests = [suite.make_test(f"{case.name}, call {number}", problem, case) for number, case in enumerate(cases)]
     return [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(suite, test)]
 
 
 def _place_in(found: Found, adapter: str) -> Found:
-    """The same in a call inside the call of another adapter."""
+    """Note that the replacements belong to a call of this adapter inside the call of another one."""
     return replace(
         found,
         patch={place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()},
@@ -125,7 +125,7 @@ def _place_in(found: Found, adapter: str) -> Found:
 
 
 def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:
-    """Tell whether all is as it was where the references answer for functions that are right."""
+    """Tell whether the outputs stay the same when references stand in for the functions that are right."""
     plain = replace(runner, lent=mended)
     return all(_is_alike(plain.look(test), runner.look(test)) for test in failing[:COMPARED])
 

@@ -1,8 +1,7 @@
-"""Right or wrong, call by call.
+"""Judging each call of a function that does the work of an adapter.
 
-A call of a function that does the work of an adapter is right if it gives what the reference of that adapter gives on
-the arguments that it actually got, whatever was wrong before it. A right call is one expression: what is wrong is
-elsewhere. A wrong one is entered, and held against its own reference.
+Such a call is right if it returns what the adapter's reference returns on the same arguments, even if these are wrong.
+A right call counts as one expression: the mistake is elsewhere. A wrong call is searched with its own reference.
 """
 
 import inspect
@@ -42,7 +41,7 @@ def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
 
 
 def _choose_lessons(tests: Sequence[Test], adapter: str) -> list[Test]:
-    """The tests that call an adapter with most tensors, those first that tell most."""
+    """Choose the tests that call an adapter with the most tensors, the most telling ones first."""
     lessons = [test for test in tests if not test.memory and any(case.call == adapter for case in test.cases()[:1])]
 
     def count_tensors(test: Test) -> int:
@@ -73,20 +72,17 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
 
 @dataclass
 class Calls:
-    """The calls of paired functions that some tests make.
+    """The calls of paired functions that some tests make."""
 
-    Args:
-        right: the adapters whose functions gave what they should in each call, and got the fractions that the
-            adapter got that was called.
-        wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
-    """
-
+    # the adapters whose functions gave what they should in each call, and got the fractions that the adapter got that
+    # was called
     right: set[str] = field(default_factory=set)
+    # for each adapter whose function did not, the arguments on which it did not, with what is right
     wrong: dict[str, list[Case]] = field(default_factory=dict)
 
 
 def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
-    """Hold each call that some tests make of a paired function against the reference of its adapter.
+    """Compare each call of a paired function in some tests with the reference of its adapter.
 
     Args:
         runner: knows the pairs.

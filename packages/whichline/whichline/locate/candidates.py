@@ -1,4 +1,4 @@
-"""The steps that may belong in some places: at a first divergence, or where what it is made of comes from."""
+"""Candidates: the checkpoints that may belong at a first divergence, or where its operands come from."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,9 @@ UPSTREAM, LATER = 16, 4  # what a root is made of, further away, and the steps t
 
 @dataclass
 class Candidates:
-    """Lists what may be tried at the roots of some runs.
+    """Lists what may be tried at the roots of some runs."""
 
-    Args:
-        traces: for each root, a run in which it is one.
-    """
-
-    traces: Mapping[Expression, Trace]
+    traces: Mapping[Expression, Trace]  # for each root, a run in which it is one
     _options: dict[Expression, list[Option]] = field(default_factory=dict)
 
     def list(self, root: Expression) -> Iterator[Options]:
@@ -62,7 +58,7 @@ class Candidates:
 
 
 def list_exchanges(trace: Trace, root: Expression) -> Iterator[Options]:
-    """Two operands of a root that are one thing for two counterparts, each in the place of the other."""
+    """List exchanges of two operands that are the same for two counterparts, such as queries and keys."""
     operands = [(each, option) for each in trace.list_operands(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:

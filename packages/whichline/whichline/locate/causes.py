@@ -1,7 +1,7 @@
-"""Causes: what is right, upstream of a first divergence, where something else belongs.
+"""Causes: values upstream of a first divergence that equal a checkpoint, but where another one belongs.
 
-Keys in the place of the values, scores that were never scaled, the size of another axis: such a value differs from no
-step, so that the divergence comes later. Proved is a cause where tests pass with what belongs there.
+Examples are keys in the place of the values, scores that were never scaled, and the size of another axis. Such a value
+looks right, so the first divergence comes later. A cause is proved if tests pass with the value that belongs there.
 """
 
 import ast

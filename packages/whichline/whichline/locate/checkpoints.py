@@ -39,7 +39,7 @@ class Arguments:
 
 
 class _Graft(torch.autograd.Function):
-    """A step whose gradient goes on to the arguments of another call."""
+    """A checkpoint whose gradient goes on to the arguments of another call."""
 
     @staticmethod
     def forward(ctx: Any, step: Sequence[Tensor], leaves: Sequence[Tensor], *given: Tensor) -> Tensor:
@@ -55,59 +55,40 @@ class _Graft(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Step:
-    """One named value of the right program.
+    """One named value of the right program."""
 
-    Args:
-        name: as it stands in a sentence: "the scaled scores".
-        value: in float64.
-        tensor: the same as it was computed.
-        ask: what a tutor would ask of whoever has another value here.
-        section: of the handout, "1 Standardize".
-        order: which step it is.
-        series: the name without the turns of loops; "" of what no loop computes.
-        arguments: from what it was computed.
-        turns: how often each loop had turned, from the innermost on.
-    """
-
-    name: str
-    value: Value
-    tensor: Any
-    ask: str
-    section: str
-    order: int
-    series: str
+    name: str  # as it stands in a sentence: "the scaled scores"
+    value: Value  # in float64
+    tensor: Any  # the same as it was computed
+    ask: str  # what a tutor would ask of whoever has another value here
+    section: str  # of the handout, "1 Standardize"
+    order: int  # which step it is
+    series: str  # the name without the turns of loops; "" of what no loop computes
     arguments: Arguments
-    turns: tuple[int, ...] = ()
+    turns: tuple[int, ...] = ()  # how often each loop had turned, from the innermost on
 
     def graft(self) -> Any:
-        """The value to be put in, with a graph that leads to the arguments of the call that is being made."""
+        """Return the value as a replacement, with a graph that leads to the arguments of the current call."""
         return self.arguments.graft(self.tensor)
 
 
 @dataclass
 class Checkpoints:
-    """The right program in one call.
+    """The right program in one call."""
 
-    Args:
-        run: computes the answer; its steps go into what it is given.
-        arguments: of the call.
-
-    Attributes:
-        taken: the steps by their names; they are taken when somebody first asks for one.
-        answer: what comes back; to get it alone takes a fraction of the time.
-    """
-
-    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None
+    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None  # computes the answer, and adds the steps
     arguments: Arguments = field(default_factory=Arguments)
 
     @cached_property
     def taken(self) -> dict[str, Step]:
+        """The steps by their names, computed when somebody first asks for one."""
         taken: dict[str, Step] = {}
         vars(self)["answer"] = self.run(taken)
         return taken
 
     @cached_property
     def answer(self) -> Any:
+        """What the reference returns; without the steps this takes a fraction of the time."""
         return self.run(None)
 
     def has_run(self, adapter: str) -> bool:
@@ -115,7 +96,7 @@ class Checkpoints:
         return True
 
     def give_answer(self, dtype: torch.dtype) -> Any:
-        """The answer of the right program, as a student's function would give it: a tensor that is nobody else's."""
+        """Return the reference's output as a student's function would: in a dtype, and as a new tensor."""
         parts = self.answer if isinstance(self.answer, tuple) else (self.answer,)
         grafted = [in_dtype(self.arguments.graft(part), dtype).clone() for part in parts]
         return tuple(grafted) if isinstance(self.answer, tuple) else grafted[0]
@@ -127,12 +108,12 @@ def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
 
 
 def list_leaves(arguments: Mapping[str, Any]) -> list[Tensor]:
-    """The arguments with respect to which gradients are asked for."""
+    """List the arguments whose gradients are asked for."""
     return [x for x in arguments.values() if isinstance(x, Tensor) and x.requires_grad]
 
 
 def list_reached(value: Any) -> list[Tensor]:
-    """The tensors at which gradients end that go back from a value."""
+    """List the tensors that the gradient of a value reaches."""
     if not isinstance(value, Tensor) or not value.requires_grad:
         return []
     if value.is_leaf:

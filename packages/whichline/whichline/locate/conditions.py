@@ -32,19 +32,12 @@ SIZES = "Which tensor, and which axis of it, should each size in this line come 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that is true of a call.
+    """Something that is true of a call."""
 
-    Args:
-        rank: the simplest has 0.
-        words: after "a call where": "`mask` is None"; or after "a call": "of `run_linear`".
-        names: the arguments that it is about.
-        ask: what a tutor asks of whoever raises there.
-    """
-
-    rank: int
-    words: str
-    names: tuple[str, ...] = ()
-    ask: str = ""
+    rank: int  # the simplest has 0
+    words: str  # after "a call where": "`mask` is None"; or after "a call": "of `run_linear`"
+    names: tuple[str, ...] = ()  # the arguments that it is about
+    ask: str = ""  # what a tutor asks of whoever raises there
 
 
 FOLLOWED = Fact(2, "gradients are asked for", ask=GRADIENTS)
@@ -54,15 +47,10 @@ Call = tuple[Fact, ...]  # all that is true of it
 
 @dataclass(frozen=True)
 class Condition:
-    """A sentence's end about the calls that are meant, in facts that no other call has together.
+    """A condition that only the calls in question meet, in words that end a sentence."""
 
-    Args:
-        facts: those that it is made of.
-        words: "every call where `mask` is None", or "12 of the 13 calls where `Q` has more than 3 axes".
-    """
-
-    facts: tuple[Fact, ...]
-    words: str
+    facts: tuple[Fact, ...]  # those that it is made of
+    words: str  # "every call where `mask` is None", or "12 of the 13 calls where `Q` has more than 3 axes"
 
 
 def find_condition(these: Sequence[Call], others: Sequence[Call], mentioned: Collection[str] = ()) -> Condition | None:

@@ -21,7 +21,7 @@ IN_PLACE = "Which operations make a new tensor, and which write into the one tha
 def find_breaches(
     runner: Runner, failing: Sequence[Test], patch: Patch | None = None, of: int | None = None
 ) -> list[Finding]:
-    """Tell where the code breaks what holds of every function.
+    """Find where the code breaks the contract.
 
     Args:
         runner: with its probes on.
@@ -48,7 +48,7 @@ def _tell(experiment: Experiment, check: Check) -> Iterator[Finding]:
 
 
 def _find_written(experiment: Experiment) -> Finding | None:
-    """The statement, or the call, after which an argument is no longer what was passed."""
+    """Find the statement or the call that changes an argument."""
     written: dict[Expression, list[str]] = {}
 
     def watch(call: Call, place: Expression) -> None:

@@ -55,21 +55,13 @@ class _Noted:
 
 @dataclass
 class _Crash:
-    """Tests that end in one line.
+    """Tests that raise in the same line."""
 
-    Args:
-        report: on the error of the first of them.
-        frames: the student's lines that it went through, the innermost last.
-        has_returned: whether the adapter did, and raised when a gradient was asked for.
-        tests: all of them.
-        calls: the last that each of them made.
-    """
-
-    report: ExceptionReport
-    frames: list[FrameSummary]
-    has_returned: bool
-    tests: list[Test] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    report: ExceptionReport  # on the error of the first of them
+    frames: list[FrameSummary]  # the student's lines that it went through, the innermost last
+    has_returned: bool  # whether the adapter did, and raised when a gradient was asked for
+    tests: list[Test] = field(default_factory=list)  # all of them
+    calls: list[Call] = field(default_factory=list)  # the last that each of them made
 
     @property
     def place(self) -> object:
@@ -261,7 +253,7 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
 
 
 def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:
-    """The id of what raises: which error, and in which calls."""
+    """Make the id of a finding: which error is raised, and in which calls."""
     words = " ".join((problem, "raises", re.split(r"\W", said)[0].lower(), *(fact.words for fact in facts)))
     return re.sub(r"\W+", "-", words).strip("-")
 
@@ -318,7 +310,6 @@ def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
 
 
 def _frame(file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None) -> FrameSummary:
-    """A line of a file."""
     name = name_file(file, root)
     code = linecache.getline(file, line)
     start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))

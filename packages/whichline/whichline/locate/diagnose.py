@@ -1,4 +1,4 @@
-"""What is wrong in a problem: one detector after the other looks at the tests that nothing has explained yet."""
+"""Finding what is wrong in a problem: each detector in turn looks at the tests that no finding explains yet."""
 
 import math
 import time
@@ -28,24 +28,14 @@ ASKED = 3  # failing tests whose calls are judged
 
 @dataclass
 class Diagnosis:
-    """What is known of the failing tests of a problem.
-
-    Args:
-        runner: runs them, with probes on.
-        failing: the tests.
-        passing: the others of the problem.
-
-    Attributes:
-        found: what they are told of.
-        patch: right values in the places of wrong ones.
-        is_over: whether nothing more can be followed: what the code keeps, or an error of ours, makes that untrue.
-    """
+    """What is known of the failing tests of a problem."""
 
     runner: Runner
     failing: Sequence[Test]
-    passing: Sequence[Test]
+    passing: Sequence[Test]  # the other tests of the problem
     found: list[Finding] = field(default_factory=list)
-    patch: Patch = field(default_factory=dict)
+    patch: Patch = field(default_factory=dict)  # right values in the places of wrong ones
+    # whether the search must end: the code keeps state between calls, or an error of ours came
     is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -53,7 +43,7 @@ class Diagnosis:
         self.numbers = order_by_generality([test for test in self.failing if is_wrong_number(suite, test)])
 
     def leave_out(self, tests: Sequence[Test]) -> list[Test]:
-        """The tests that no finding is about."""
+        """List the tests that no finding explains yet."""
         told = {name for each in self.found for name in each.tests}
         return [test for test in tests if test.name not in told]
 
@@ -166,7 +156,7 @@ def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float =
 
 @contextmanager
 def _note_error(case: Diagnosis, problem: str, errors: list[str] | None) -> Iterator[None]:
-    """End a search at an error of ours, of which staff are told: what the tests say stands without it."""
+    """End the search at an error of ours and report it to staff; the results of the tests do not depend on it."""
     try:
         yield
     except Exception as error:

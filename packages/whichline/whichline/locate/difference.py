@@ -1,4 +1,4 @@
-"""Telling how a value differs from a step: by a factor, by True and False swapped, as another step."""
+"""Saying how a value differs from a checkpoint: by a factor, by True and False swapped, as another checkpoint."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -22,21 +22,13 @@ FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a value from what should be there.
+    """How a value differs from its checkpoint, in words."""
 
-    Args:
-        words: a sentence: "Expected the scaled scores; found 0.25 times that."
-        is_simple: whether the words say all of it.
-        is_extra: whether it is about what goes in, and not about how the numbers differ.
-        is_needless: whether the expression should not be there at all.
-        instead: the words if that is not so.
-    """
-
-    words: str
-    is_simple: bool
-    is_extra: bool = False
-    is_needless: bool = False
-    instead: str = ""
+    words: str  # a sentence: "Expected the scaled scores; found 0.25 times that."
+    is_simple: bool  # whether the words say all of it
+    is_extra: bool = False  # whether it is about what goes in, and not about how the numbers differ
+    is_needless: bool = False  # whether the expression should not be there at all
+    instead: str = ""  # the words if that is not so
 
 
 def compare(trace: Trace, change: Options) -> Difference:
@@ -212,7 +204,7 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
 
 
 def _describe_index(wrong: Tensor) -> str:
-    """Say at which index alone of an axis numbers are wrong; "" if there is no such axis."""
+    """Say at which single index of an axis numbers are wrong; "" if there is no such axis."""
     for axis in range(wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]
         at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()

@@ -64,7 +64,7 @@ def _is_other(trace: Trace) -> bool:
 
 
 def _get_answer(trace: Trace) -> Tensor | None:
-    """The tensor that is not the right one, maybe one of several that came back."""
+    """Return the wrong tensor, which may be one of several outputs."""
     answer = getattr(trace.error, "answer", None)
     return answer if isinstance(answer, Tensor) else None
 
@@ -110,7 +110,7 @@ def _is_same_in(trace: Trace, operand: Expression, place: Expression, dtype: tor
 
 
 def _list_meetings(trace: Trace, dtype: torch.dtype) -> Iterator[tuple[Expression, list[Expression]]]:
-    """The expressions in which something of the dtype of the inputs meets something wider."""
+    """List the expressions that combine an operand of the inputs' dtype with a wider one."""
     for place in trace.places:
         operands = [each for each in trace.list_operands(place) if is_float(trace.objects[each][0])]
         dtypes = {trace.objects[each][0].dtype for each in operands}
@@ -155,7 +155,7 @@ def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expr
 
 
 def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
-    """Tell what is rounded to half precision before the end."""
+    """Find values that are rounded to half precision too early."""
     read, last = _read_wide(experiment, traces), _round_last(experiment, traces)
     inner = {place: change for place, change in _widen_all(experiment, traces).items() if place not in last}
     places, passing = prove(experiment, {place: {place: change} for place, change in inner.items()}, last)

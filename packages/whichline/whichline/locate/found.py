@@ -11,23 +11,14 @@ from whichline.locate.trace import Trace
 
 @dataclass(frozen=True)
 class Found:
-    """A change that was proved.
+    """A replacement that is proved."""
 
-    Args:
-        patch: the place, and what was put there; after it other places that are wrong for the same reason.
-        trace: a run without it.
-        difference: how the expression differs from that.
-        explains: the failing tests that pass with it, and with what was found before it.
-        is_clean: whether all that follows is right, too.
-        shown: the expression to show, if that is another one.
-    """
-
-    patch: Options
-    trace: Trace
-    difference: Difference
-    explains: tuple[str, ...]
-    is_clean: bool = True
-    shown: Expression | None = None
+    patch: Options  # the place, and what was put there; after it other places that are wrong for the same reason
+    trace: Trace  # a run without it
+    difference: Difference  # how the expression differs from that
+    explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
+    is_clean: bool = True  # whether all that follows is right, too
+    shown: Expression | None = None  # the expression to show, if that is another one
 
     @property
     def place(self) -> Expression:
@@ -39,7 +30,7 @@ class Found:
 
 
 def join_patches(found: Iterable[Found]) -> Options:
-    """All places that were found, and what was put there."""
+    """Join the proved replacements."""
     return {place: option for each in found for place, option in each.patch.items()}
 
 

@@ -31,7 +31,7 @@ BENT = "Which part of the formula does autograd treat as a constant here?"
 
 
 def find_gradients(experiment: Experiment) -> Finding | None:
-    """Tell where the graph is cut, or another gradient than the right one is passed back."""
+    """Find where the graph is cut, or where a wrong gradient is passed back."""
     plain = experiment.runner.look(experiment.failing[0])
     missing = sorted(set(_list_leaves(plain).values()) - _reach(plain.came, _list_leaves(plain)))
     if experiment.patch and not missing:  # a step that is put in has another graph than what stands there

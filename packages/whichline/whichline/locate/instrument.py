@@ -33,19 +33,12 @@ T = TypeVar("T", bound=ast.AST)
 
 @dataclass
 class ProbedFile:
-    """A file with probes.
+    """A file with probes."""
 
-    Args:
-        places: its expressions; a probe knows the number of its own.
-        definitions: its functions, by their qualified names.
-        tree: the file.
-        code: the tree, compiled.
-    """
-
-    places: list[Expression] = field(default_factory=list)
-    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    places: list[Expression] = field(default_factory=list)  # its expressions; a probe knows the number of its own
+    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)  # its functions, by their qualified names
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
-    code: CodeType | None = None
+    code: CodeType | None = None  # the tree, compiled
 
 
 @functools.lru_cache(MOST_FILES)

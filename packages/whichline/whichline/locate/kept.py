@@ -21,16 +21,11 @@ Namespaces = Mapping[Any, Mapping[str, Any]]
 
 @dataclass
 class Kept:
-    """What namespaces hold.
+    """What namespaces hold."""
 
-    Args:
-        count: of the namespaces.
-        found: by where it is, an object, and what is in it.
-        marks: whatever has parts, and which they are: as long as these are the same, so is all else.
-    """
-
-    count: int
-    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    count: int  # of the namespaces
+    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # by where it is, an object, and what is in it
+    # whatever has parts, and which they are: as long as these are the same, so is all else
     marks: list[tuple[Any, tuple[list[Any], Any]]] = field(default_factory=list)
 
     def is_as_it_was(self, namespaces: Namespaces) -> bool:
@@ -66,7 +61,7 @@ def list_kept(namespaces: Namespaces) -> Kept:
 
 
 def what_changed(before: Kept, after: Kept) -> list[str]:
-    """The names, in a module, of what is not as it was."""
+    """List the names in a module whose objects have changed."""
     one, other = before.found, after.found
     changed = [
         where

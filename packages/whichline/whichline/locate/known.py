@@ -1,4 +1,4 @@
-"""What is known in one call: the steps of the right program, what came in, and which of these a value is."""
+"""The known values of one call, checkpoints and inputs, and which of them the value of an expression equals."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Mapping
@@ -15,51 +15,39 @@ from whichline.locate.values import Axes, Value, as_value, find_layout, is_equal
 
 @dataclass(frozen=True)
 class Match:
-    """The steps that the values of an expression are.
+    """The checkpoints that the values of an expression equal."""
 
-    Args:
-        names: for each time that it was computed, a step; for all times together, one.
-        axes: their layouts.
-        together: whether the values of all times, one beside the other, are one step: a loop over one axis.
-    """
-
-    names: tuple[str, ...]
-    axes: tuple[Axes, ...]
-    together: bool = False
+    names: tuple[str, ...]  # for each time that it was computed, a step; for all times together, one
+    axes: tuple[Axes, ...]  # their layouts
+    together: bool = False  # whether the values of all times, one beside the other, are one step: a loop over one axis
 
 
 @dataclass
 class Known:
-    """The steps of the right program in one call, and what came in.
+    """The checkpoints of one call, and its inputs."""
 
-    Args:
-        steps: of the right program.
-        given: the tensors and the numbers that came in, by name.
-        found: which of these a value is, as far as that was asked for in some run.
-        matches: the same for all values of an expression.
-    """
-
-    steps: Checkpoints
-    given: Mapping[str, Any] = field(default_factory=dict)
+    steps: Checkpoints  # of the right program
+    given: Mapping[str, Any] = field(default_factory=dict)  # the tensors and the numbers that came in, by name
+    # which of these a value is, as far as that was asked for in some run
     found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
-    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)  # the same for all values of an expression
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """Those of the steps, and of what came in, by name."""
+        """The values of the checkpoints and of the inputs, by name."""
         steps = {name: step.value for name, step in self.steps.taken.items()}
         return steps | {name: as_value(x) for name, x in self.given.items()}
 
     @cached_property
     def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
-        """Of each size the values: the sums of their numbers, in this order, which they are, and their names."""
+        """For each size the values, sorted by the sum of their numbers: the sum, the value's position and its name."""
         found: dict[int, list[tuple[float, int, str, Value]]] = {}
         for i, (name, value) in enumerate(self.values.items()):
             found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
         return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
 
     def trust(self, name: str, x: Tensor) -> None:
-        """Know one value more."""
+        """Add a value that counts as known."""
         value = Value(x.detach().double() if x.is_floating_point() else x)
         if not any(
             each.startswith(name) and is_equal(value.tensor, known.tensor) for each, known in self.values.items()

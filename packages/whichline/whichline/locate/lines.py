@@ -23,40 +23,24 @@ Spot = tuple[str, int]  # a file and a line
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a function.
-
-    Args:
-        number: of the line in its file.
-        text: as it stands there.
-        mark: of the statement that begins there, or of a wrong expression in it.
-        places: the expressions that are its value, if that is numbers and the statement ends here.
-        ran: whether a number was computed in its statement.
-    """
+    """One line of a function."""
 
     number: int
-    text: str
-    mark: str
-    places: Sequence[Expression]
-    ran: bool
+    text: str  # as it stands there
+    mark: str  # of the statement that begins there, or of a wrong expression in it
+    places: Sequence[Expression]  # the expressions that are its value, if that is numbers and the statement ends here
+    ran: bool  # whether a number was computed in its statement
 
 
 @dataclass
 class MarkedLines:
-    """Marks the lines of a run.
-
-    Args:
-        trace: the run.
-        observed: the copy of the code that ran.
-        findings: the places that are wrong.
-        root: the folder that the files of the findings are relative to.
-        raised: the lines that an error went through, whose values never came to be.
-    """
+    """Marks the lines of a run."""
 
     trace: Trace
-    observed: Observed
-    findings: Sequence[Finding]
-    root: Path
-    raised: Collection[Spot] = ()
+    observed: Observed  # the copy of the code that ran
+    findings: Sequence[Finding]  # the places that are wrong
+    root: Path  # the folder that the files of the findings are relative to
+    raised: Collection[Spot] = ()  # the lines that an error went through, whose values never came to be
 
     def functions(self) -> Iterator[tuple[str, str, list[Line]]]:
         """The functions that computed more than sizes, in the order in which they ran: file, name, and lines."""

@@ -53,19 +53,12 @@ Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function with one change.
+    """A function with one change."""
 
-    Args:
-        node: the expression or the statement to mark.
-        words: what the change is, after "With".
-        slot: where it is made.
-        new: what is put there.
-    """
-
-    node: ast.AST
-    words: str
-    slot: Slot
-    new: ast.AST
+    node: ast.AST  # the expression or the statement to mark
+    words: str  # what the change is, after "With"
+    slot: Slot  # where it is made
+    new: ast.AST  # what is put there
 
     @property
     def line(self) -> int:
@@ -179,17 +172,12 @@ def _set(slot: Slot, new: ast.AST) -> None:
 
 @dataclass(frozen=True)
 class Changes:
-    """Lists what may take the place of an expression or of a statement.
+    """Lists what may take the place of an expression or of a statement."""
 
-    Args:
-        list_alike: gives, for a name or `self.x`, the others that stand for something of the same kind.
-        parameters: of the functions and classes of the student's, by their names.
-        modules: the names that are imported.
-    """
-
+    # gives, for a name or `self.x`, the others that stand for something of the same kind
     list_alike: Callable[[str], Collection[str]]
-    parameters: Mapping[str, Sequence[str]]
-    modules: Collection[str]
+    parameters: Mapping[str, Sequence[str]]  # of the functions and classes of the student's, by their names
+    modules: Collection[str]  # the names that are imported
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -332,7 +320,7 @@ class _Exchange(ast.NodeTransformer):
 
 
 def _with(node: ast.expr, **fields: object) -> ast.expr:
-    """The same node with other fields."""
+    """Copy a node with other fields."""
     new = copy.copy(node)
     vars(new).update(fields)
     return new
@@ -353,7 +341,7 @@ def _name_called(node: ast.AST) -> str:
 
 
 def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
-    """The elements with two of them in each other's place."""
+    """List the orders of the elements in which two are exchanged."""
     for i, j in combinations(range(len(elements)), 2):
         new = [*elements]
         new[i], new[j] = new[j], new[i]
@@ -369,7 +357,7 @@ def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) ->
 
 
 def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
-    """One more and one less than a bound; that of a slice may be missing."""
+    """List a bound plus one and minus one; the bound of a slice may be missing."""
     if bound is None:
         return [ast.Constant(default)]
     if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes

@@ -26,23 +26,14 @@ Span = tuple[int, int, int, int]  # the first line of an expression, its last li
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """An expression whose value has a name.
+    """An expression whose value has a name."""
 
-    Args:
-        variable: that it is assigned to; "" of one that is returned.
-        text: the name; `{}`, or else its end, says of which call it is.
-        ask: what a tutor asks of whoever has another value.
-        section: of the handout.
-        node: the expression.
-        is_written: whether a comment names it, and not its variable alone.
-    """
-
-    variable: str
-    text: str
-    ask: str
-    section: str
+    variable: str  # that it is assigned to; "" of one that is returned
+    text: str  # the name; `{}`, or else its end, says of which call it is
+    ask: str  # what a tutor asks of whoever has another value
+    section: str  # of the handout
     node: ast.expr
-    is_written: bool
+    is_written: bool  # whether a comment names it, and not its variable alone
 
     @property
     def is_answer(self) -> bool:
@@ -62,16 +53,11 @@ class Named:
 
 @dataclass(frozen=True)
 class Site:
-    """A call of a function that a reference defines.
-
-    Args:
-        node: the call.
-        role: which of several calls in one function it is: "the offsets", as the answer is called; or "".
-        differing: the positions and names of the arguments that are not the same in all of these calls.
-    """
+    """A call of a function that a reference defines."""
 
     node: ast.Call
-    role: str
+    role: str  # which of several calls in one function it is: "the offsets", as the answer is called; or ""
+    # the positions and names of the arguments that are not the same in all of these calls
     differing: frozenset[int | str]
 
     def pass_on(self, variables: set[str], parameters: Sequence[str]) -> set[str]:
@@ -89,19 +75,14 @@ class Site:
 
 @dataclass
 class Function:
-    """A function of a reference.
-
-    Args:
-        parameters: their names.
-        made: of each assignment the variables that it sets, and those that it reads.
-        loops: of each loop its first line and its last, and what one turn is called, from the outermost on.
-        sites: its calls of functions that a reference defines.
-    """
+    """A function of a reference."""
 
     parameters: list[str]
+    # of each assignment the variables that it sets, and those that it reads
     made: list[tuple[set[str], set[str]]] = field(default_factory=list)
+    # of each loop its first line and its last, and what one turn is called, from the outermost on
     loops: list[tuple[int, int, str]] = field(default_factory=list)
-    sites: dict[Span, Site] = field(default_factory=dict)
+    sites: dict[Span, Site] = field(default_factory=dict)  # its calls of functions that a reference defines
 
     def spread(self, variables: set[str]) -> set[str]:
         """These variables, and all that are made of them."""

@@ -1,4 +1,4 @@
-"""Options: the steps that fit in the place of an expression, in the layout and dtype that the code has there."""
+"""Options: the checkpoints that may replace an expression, in the layout and dtype that the code has there."""
 
 import math
 import re
@@ -27,32 +27,23 @@ MOST_OTHERS = 8  # steps of another shape
 
 @dataclass(frozen=True)
 class Option:
-    """Steps to put in the place of an expression.
+    """Checkpoints that replace the values of an expression."""
 
-    Args:
-        names: of a step for each time that it is computed; the last one stands for all times after it.
-        axes: their layout; None: as they are.
-        is_sliced: whether the n-th time gets the n-th slice of one step.
-        is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
-            block stands for a loop that has another way with the first one.
-        is_low: whether a very low number is put for −inf.
-        shift: what is added to a number, to see whether another one does as well.
-        adapter: whose reference has the steps, if that is another than the one that is called.
-        kinds: of what it is and of what belongs there, two counterparts; then whatever the expression is for the
-            former, in another test the turned keys, is exchanged for what that is for the latter.
-    """
-
-    names: tuple[str, ...]
-    axes: Axes = None
-    is_sliced: bool = False
+    names: tuple[str, ...]  # of a step for each time that it is computed; the last one stands for all times after it
+    axes: Axes = None  # their layout; None: as they are
+    is_sliced: bool = False  # whether the n-th time gets the n-th slice of one step
+    # whether the step is the first of a series, and the n-th time gets the n-th one. That of the second block stands
+    # for a loop that has another way with the first one.
     is_series: bool = False
-    is_low: bool = False
-    shift: int = 0
-    adapter: str = ""
+    is_low: bool = False  # whether a very low number is put for −inf
+    shift: int = 0  # what is added to a number, to see whether another one does as well
+    adapter: str = ""  # whose reference has the steps, if that is another than the one that is called
+    # of what it is and of what belongs there, two counterparts; then whatever the expression is for the former, in
+    # another test the turned keys, is exchanged for what that is for the latter
     kinds: tuple[str, str] | None = None
 
     def __call__(self, call: Any, time: int, value: Any) -> Any:
-        """What to put in the place of a value, the n-th time; None leaves it."""
+        """Return the replacement of the n-th value; None keeps the value."""
         known = call.inner.get(self.adapter) if self.adapter else call.known
         return choose_value(self, known.steps.taken, time, value) if known else None
 

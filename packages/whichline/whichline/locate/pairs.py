@@ -12,18 +12,13 @@ from whichline.rules.pairing import Source
 
 @dataclass(frozen=True)
 class Pair:
-    """A function that does what an adapter is for.
-
-    Args:
-        adapter: its name.
-        sources: where the function has the arguments of the adapter.
-        plain: arguments of the adapter that it does not have, as they were when it was paired.
-        sizes: of these, those that are the size of a tensor: its name, and the axis.
-    """
+    """A function that does the work of an adapter."""
 
     adapter: str
-    sources: Mapping[str, Source]
+    sources: Mapping[str, Source]  # where the function has the arguments of the adapter
+    # arguments of the adapter that it does not have, as they were when it was paired
     plain: Mapping[str, Any] = field(default_factory=dict)
+    # of these, those that are the size of a tensor: its name, and the axis
     sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -44,23 +44,14 @@ ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """An expression of the student's, or a tensor that a statement has changed in place.
+    """An expression of the student's, or a tensor that a statement has changed in place."""
 
-    Args:
-        file: as Python knows it.
-        function: its qualified name.
-        node: the expression; of a statement in place, the statement.
-        text: as it stands in the file.
-        parameters: of the function.
-        in_place: whether what is seen is a tensor after a statement has changed it.
-    """
-
-    file: str
-    function: str
-    node: ast.expr | ast.stmt
-    text: str
-    parameters: tuple[str, ...] = ()
-    in_place: bool = False
+    file: str  # as Python knows it
+    function: str  # its qualified name
+    node: ast.expr | ast.stmt  # the expression; of a statement in place, the statement
+    text: str  # as it stands in the file
+    parameters: tuple[str, ...] = ()  # of the function
+    in_place: bool = False  # whether what is seen is a tensor after a statement has changed it
 
     @property
     def line(self) -> int:
@@ -97,26 +88,16 @@ class TooLongError(BaseException):
 
 @dataclass
 class Recorder:
-    """Note values in their order, and give other values in the place of some: every probe calls it.
+    """Records the value that each probe passes to it, in order, and replaces some of these values."""
 
-    Args:
-        put: by place, what makes another value of the one that comes, for its n-th time; None leaves it.
-        noting: whether values are kept.
-        limit: looks after which a run ends: a value that is put in may make an endless loop.
-        watch: called with every place.
-        enter: called with the frame of a function that begins, and its arguments; it gives whether the answer is known,
-            as `answer`.
-        leave: called with the frame of a function that gives something back, and that.
-
-    Attributes:
-        broken: an error of ours, which is not the student's to handle.
-    """
-
+    # by expression, a function that gets n and the n-th value and returns a replacement, or None to keep the value
     put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
-    noting: bool = True
-    limit: int = 1_000_000
-    watch: Callable[[Expression], None] | None = None
+    noting: bool = True  # whether values are recorded
+    limit: int = 1_000_000  # looks after which a run ends, since a replacement may cause an endless loop
+    watch: Callable[[Expression], None] | None = None  # called with every expression
+    # called with the frame and the arguments of a function that begins; it tells whether `answer` is already known
     enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
+    # called with the frame of a function that returns, and its result
     leave: Callable[[FrameType, Any], None] | None = None
     answer: Any = None
     looks: int = 0
@@ -126,7 +107,7 @@ class Recorder:
     depths: list[int] = field(default_factory=list)  # how many calls deep each of them was computed
     has_put: bool = False
     is_over: bool = False  # the call: what a backward pass computes later is not noted
-    broken: Exception | None = None
+    broken: Exception | None = None  # an error of ours, which student code must not handle
     _bytes: int = 0
     _depth: int = 0
     _outermost: FrameType | None = None  # that calls the adapter

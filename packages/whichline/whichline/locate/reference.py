@@ -1,4 +1,4 @@
-"""The references of the problems, observed: each value that they compute under a name is a step.
+"""The observed references of the problems: each value that they compute under a name is a checkpoint.
 
 A reference is imported once more with a probe at each of these values; `named` says what its comments mean.
 """
@@ -40,17 +40,11 @@ PASSED = "How does this number come from the adapter to this line?"
 
 @dataclass(frozen=True)
 class Context:
-    """The calls of a reference's functions in which a value is computed.
+    """The calls of a reference's functions in which a value is computed."""
 
-    Args:
-        where: what they add to its name; each `%d` stands for how often a loop has turned.
-        loops: these loops, from the innermost on: in which of the calls each is, and its line.
-        inner: which of the calls is the innermost one of another adapter; 0 if none is.
-    """
-
-    where: str
-    loops: Sequence[tuple[int, int]]
-    inner: int
+    where: str  # what they add to its name; each `%d` stands for how often a loop has turned
+    loops: Sequence[tuple[int, int]]  # these loops, from the innermost on: in which of the calls each is, and its line
+    inner: int  # which of the calls is the innermost one of another adapter; 0 if none is
 
 
 class _References:
@@ -218,7 +212,7 @@ def _is_step(value: Any, named: Named) -> bool:
 
 
 def _sum_up(value: Value) -> Hashable:
-    """What is the same for tensors that are."""
+    """Make a key that is the same for equal tensors."""
     return value.tensor.shape, value.tensor.dtype, value.digest
 
 
@@ -230,7 +224,7 @@ def _load_references() -> _References:
 
 @dataclass(frozen=True)
 class Reference:
-    """The right program of an adapter of a problem."""
+    """The reference of an adapter."""
 
     problem: str
     adapter: str

@@ -26,7 +26,7 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # of a file, and the function in which it is
 
-MOST = 300  # mutants that are tried in one problem
+MOST = 400  # runs of tests with mutants, for one problem
 MOST_LOOKS = 200_000  # of expressions, the same
 KINDS = 4  # tests of which the shortest is the first on which a mutant is tried
 MOST_PASSING = 12  # tests that must still pass
@@ -35,15 +35,10 @@ ASK = "What should this be, by the formula?"
 
 @dataclass(frozen=True)
 class Repair:
-    """A change with which tests pass.
+    """A mutant with which tests pass."""
 
-    Args:
-        function: in which it is made.
-        mutant: the function with that change.
-    """
-
-    function: "_Function"
-    mutant: Mutant
+    function: "_Function"  # in which it is made
+    mutant: Mutant  # the function with that change
 
     @property
     def words(self) -> str:
@@ -81,9 +76,8 @@ def find_repair(
         mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=lambda each: (each.is_less, abs(each.line - line))):
-            if runner.is_late or runner.mutants >= most:
+            if runner.is_late or runner.mutant_runs >= most:
                 return None
-            runner.mutants += 1
             if function.passes(mutant, tests):
                 return Repair(function, mutant)
     return None
@@ -129,6 +123,7 @@ class _Function:
         try:
             for each in own:
                 each.__code__ = code
+            self.runner.mutant_runs += 1
             return self.runner.run(test, {}, noting=False).passed
         finally:
             for each, before in zip(own, codes, strict=True):
@@ -190,7 +185,7 @@ def _list_imported(tree: ast.Module) -> set[str]:
 
 
 def _list_parameters(observed: Observed) -> dict[str, list[str]]:
-    """The parameters of functions and classes, by their names."""
+    """List the parameters of functions and classes, by name."""
     found = {}
     for (_, name), node in observed.definitions.items():
         *outer, last = name.split(".")

@@ -1,4 +1,4 @@
-"""Answers that are not the same each time: the expression at which two runs of one test part."""
+"""Outputs that differ between runs: the expression at which two runs of one test diverge."""
 
 import ast
 import math
@@ -47,7 +47,7 @@ class _Unwritten(TorchDispatchMode):
 
 
 def find_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None:
-    """Tell where an answer gets what was never written, what is random, or what an earlier call has left."""
+    """Find where an output reads unwritten memory, random numbers, or what an earlier call left behind."""
     experiment = Experiment(runner, failing, total=len(failing))
     kinds = {test.function: test for test in reversed(failing)}
     for test in list(kinds.values())[::-1][:KINDS]:

@@ -82,7 +82,7 @@ def describe(
 
 
 def _describe_zeros(x: Tensor, right: Tensor) -> Iterator[str]:
-    """Numbers where the rows should be 0."""
+    """Say that there are numbers where rows should be 0."""
     if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
         yield "other numbers in the rows that should be 0; the rest is right"
 
@@ -93,7 +93,7 @@ def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
 
 
 def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
-    """Numbers that sum to 1 along another axis."""
+    """Say that the numbers sum to 1 along another axis."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
         here, there = (_axis(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)

@@ -1,4 +1,4 @@
-"""Running a test with probes, and with right values in some places."""
+"""Running a test with probes, and with replacements in some expressions."""
 
 import math
 import time
@@ -40,26 +40,17 @@ T = TypeVar("T")
 
 @dataclass
 class Runner:
-    """Runs tests on a copy of the student's code that has probes.
+    """Runs tests on a copy of the student's code that has probes."""
 
-    Args:
-        suite: the tests, and what they call.
-        follow: for each adapter, its reference.
-        observed: the copy of the student's code that runs.
-        pairs: the student's functions that do the work of adapters.
-        lent: adapters whose reference answers for such a function.
-        until: the processor time at which a search ends, on a student's machine.
-    """
-
-    suite: Suite
-    follow: Mapping[str, Reference]
-    observed: Observed
-    pairs: Pairs = field(default_factory=dict)
-    lent: Collection[str] = ()
-    until: float = math.inf
+    suite: Suite  # the tests, and what they call
+    follow: Mapping[str, Reference]  # for each adapter, its reference
+    observed: Observed  # the copy of the student's code that runs
+    pairs: Pairs = field(default_factory=dict)  # the student's functions that do the work of adapters
+    lent: Collection[str] = ()  # adapters whose reference answers for such a function
+    until: float = math.inf  # the processor time at which a search ends, on a student's machine
     runs: int = 0
     looks: int = 0
-    mutants: int = 0
+    mutant_runs: int = 0
     seed: int = 0
     _longest: int = LONGEST
     _numbers: int = 0  # in the arguments of what is known
@@ -143,7 +134,7 @@ class Runner:
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def look(self, test: Test) -> Trace:
-        """The run of a test with nothing put in any place, which is made once."""
+        """Return the run of a test without replacements, which is made once."""
         key = id(test), frozenset(self.lent)
         if key not in self._plain:
             self._plain[key] = self.run(test, {})
@@ -255,21 +246,13 @@ class Runner:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Failing tests, and what stays in some places while something more is tried.
+    """Failing tests, and the replacements that stay while others are tried."""
 
-    Args:
-        runner: runs them.
-        failing: those first that tell most.
-        patch: the places, and what is put there.
-        total: how many tests of the problem fail.
-        before: of tests that ran with nothing more than that, the runs.
-    """
-
-    runner: Runner
-    failing: Sequence[Test]
-    patch: Patch = field(default_factory=dict)
-    total: int = 0
-    before: dict[str, Trace] = field(default_factory=dict)
+    runner: Runner  # runs them
+    failing: Sequence[Test]  # those first that tell most
+    patch: Patch = field(default_factory=dict)  # the places, and what is put there
+    total: int = 0  # how many tests of the problem fail
+    before: dict[str, Trace] = field(default_factory=dict)  # of tests that ran with nothing more than that, the runs
 
     def run(self, test: Test, change: Patch | None = None) -> Trace:
         """Run a test with a change more; without one, once."""
@@ -286,7 +269,7 @@ class Experiment:
         return self.runner.run(test, self.patch, watch=watch)
 
     def list_passing(self, change: Patch) -> list[Test]:
-        """The tests that pass with a change."""
+        """List the tests that pass with a replacement."""
         return [test for test in self.failing if self.run(test, change).passed]
 
     def passes(self, test: Test, change: Patch) -> bool:
@@ -346,7 +329,7 @@ copy_tensors = partial(change_tensors, change=Tensor.clone)
 
 
 def _identify(x: Any) -> Hashable:
-    """Give what is the same for arguments from which the same is computed."""
+    """Make a key that is the same for equal arguments."""
     if isinstance(x, Mapping):
         return tuple((name, _identify(each)) for name, each in x.items())
     if isinstance(x, tuple | list):

@@ -42,44 +42,26 @@ UNMOVED = 3  # changes of a place that leave the answer as it is: then it does n
 
 
 class Outcome(NamedTuple):
-    """The effect of a change in one place on a run.
+    """The effect of one replacement on a run."""
 
-    Args:
-        passed: whether the run passes.
-        is_clean: whether all that follows is right, too.
-        moved: whether something else comes of it.
-        mended: how many steps are right that were not.
-    """
-
-    passed: bool
-    is_clean: bool
-    moved: bool
-    mended: int
+    passed: bool  # whether the run passes
+    is_clean: bool  # whether all that follows is right, too
+    moved: bool  # whether something else comes of it
+    mended: int  # how many steps are right that were not
 
 
 @dataclass
 class Search:
-    """Looks for the places that make some failing tests pass.
+    """Searches for the expressions whose replacements make failing tests pass."""
 
-    Args:
-        experiment: the tests, those first that tell most, and what has been found before.
-        is_loose: whether a root may be made of what is not a step, but made of right things.
-        tried: roots that need not be tried again.
-
-    Attributes:
-        traces: runs of some of the tests, without a change.
-        roots: the first divergences in them, in the order in which they are computed.
-        calls: those of functions that are wrong inside, in a way that is not known.
-        near: changes with which tests still fail, and how many steps are right then.
-    """
-
-    experiment: Experiment
-    is_loose: bool = False
-    tried: Sequence[Expression] = ()
-    traces: Sequence[Trace] = ()
-    roots: Sequence[Expression] = ()
-    calls: Sequence[Expression] = ()
+    experiment: Experiment  # the tests, the most telling ones first, and the replacements found before
+    is_loose: bool = False  # whether the operands of a root may be unknown values that are made of right ones
+    tried: Sequence[Expression] = ()  # roots that need not be tried again
+    traces: Sequence[Trace] = ()  # of some of the tests, without a replacement
+    roots: Sequence[Expression] = ()  # the first divergences in these traces, in the order of computation
+    calls: Sequence[Expression] = ()  # calls of functions that are wrong inside, in an unknown way
     candidates: Candidates = field(default_factory=lambda: Candidates({}))
+    # replacements with which tests still fail, each with the number of steps that are right then
     near: list[tuple[int, Options]] = field(default_factory=list)
 
     def find(self, most: int = PLACES) -> list[Found]:
@@ -249,7 +231,7 @@ class Search:
         return self.experiment.only([test for test in self.experiment.failing if test.name in found.explains])
 
     def _list_left(self, found: Found) -> list[Test]:
-        """The tests that fail with what was found."""
+        """List the tests that still fail with what was found."""
         others = [test for test in self.experiment.failing if test.name not in found.explains]
         return [test for test in others if not self.experiment.passes(test, found.patch)]
 
@@ -285,12 +267,12 @@ class Search:
     # Several places.
 
     def _find_loosely(self) -> list[Found]:
-        """A root made of something that is not a step, but is made of right things itself."""
+        """Find a root with an unknown operand that is itself made of right values."""
         found = Search(self.experiment, is_loose=True, tried=self.roots).find(most=1)
         return found if self._is_whole(found) and is_plain(found) else []
 
     def _find_together(self, near: Sequence[tuple[int, Options]], most: int) -> list[Found]:
-        """Places that only together make the tests pass, two before three.
+        """Find replacements that only together make the tests pass, two before three.
 
         Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
         something that follows is right, too, or its value is that of the step but for something elementary.

@@ -1,4 +1,4 @@
-"""One call of the student's, held against the steps: which of its expressions are right, and where the first is not."""
+"""The trace of one test: which expressions are right, and which is a first divergence."""
 
 import ast
 import math
@@ -24,35 +24,21 @@ MOST_TIMES = 64  # values of an expression in a loop that are looked at one by o
 
 @dataclass
 class Trace:
-    """One run of a test.
-
-    Args:
-        test: the test.
-        values: what each expression was, each time, when it was computed.
-        objects: the same objects, which tell what a name stands for.
-        order: the expressions, as often as they were computed.
-        depths: how many calls deep that was, each time.
-        arguments: those of the adapter.
-        known: the steps of the right program on the same arguments, and these.
-        passed: whether the test passed.
-        put: expressions that had another value put in their place: that what follows is right says nothing of them.
-        given: the arguments themselves, whatever was made of them.
-        came: what the adapter gave back.
-        error: what ended the test.
-    """
+    """One run of a test."""
 
     test: Test
-    values: Mapping[Expression, Sequence[Any]]
-    objects: Mapping[Expression, Sequence[Any]]
-    order: Sequence[Expression]
-    depths: Sequence[int]
-    arguments: Mapping[str, Any]
-    known: Known
+    values: Mapping[Expression, Sequence[Any]]  # what each expression was, each time, when it was computed
+    objects: Mapping[Expression, Sequence[Any]]  # the same objects, which tell what a name stands for
+    order: Sequence[Expression]  # the expressions, as often as they were computed
+    depths: Sequence[int]  # how many calls deep that was, each time
+    arguments: Mapping[str, Any]  # those of the adapter
+    known: Known  # the steps of the right program on the same arguments, and these
     passed: bool
+    # expressions that had another value put in their place: that what follows is right says nothing of them
     put: Collection[Expression] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves, whatever was made of them
     came: Any = None
-    error: BaseException | None = None
+    error: BaseException | None = None  # what ended the test
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
     _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id, and what keeps that its own
 
@@ -89,7 +75,7 @@ class Trace:
         return values[-1:] if place.in_place else values
 
     def match(self, place: Expression) -> Match | None:
-        """The steps that an expression is; None for what the right program does not know, or did not compute."""
+        """Find the checkpoints that an expression equals; None if the reference computes no such value."""
         if place not in self._of_place:
             self._of_place[place] = self._match(self.value(place)) if place in self.values else None
         return self._of_place[place]
@@ -116,7 +102,7 @@ class Trace:
         return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
 
     def find(self, x: Any) -> tuple[str, Axes] | None:
-        """The step, or the argument, that a number or a tensor is."""
+        """Find the checkpoint or the argument that a number or a tensor equals."""
         key = self._identify(x)
         if key not in self.known.found:
             self.known.found[key] = self._find(as_value(x))
@@ -255,7 +241,7 @@ class Trace:
         return bool(self.match(place)) or place in self.intermediates
 
     def find_first_wrong(self, place: Expression) -> int:
-        """The first time that an expression is nothing that is known."""
+        """Find the first event of an expression whose value is unknown."""
         values = self.value(place)[:MOST_TIMES]
         return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
 
@@ -266,7 +252,7 @@ class Trace:
         return self.is_right(place) or (is_there and bool(self.find(values[time])))
 
     def is_returned(self, place: Expression) -> bool:
-        """Tell whether an expression is what came back, in whatever layout."""
+        """Tell whether an expression is the output, in some layout."""
         parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
         value = as_value(self.value(place)[-1])
         return any(isinstance(x, Tensor) and find_layout(value, as_value(x)) is not None for x in parts)
@@ -330,7 +316,7 @@ class Trace:
         return is_held or self.is_constructor(place)
 
     def is_first_divergence(self, place: Expression, is_loose: bool = False) -> bool:
-        """Tell whether an expression is wrong, and made of what is right, or is made of that."""
+        """Tell whether an expression is wrong although its operands are right, or are made of right ones."""
         operands = self.list_operands(place)
         if self.is_right(place) or self.values[place][0] is None:
             return False
@@ -380,7 +366,7 @@ class Trace:
     def has_right_operands(
         self, place: Expression, is_loose: bool = False, looks_inside: bool = True, may_count: bool = False
     ) -> bool:
-        """Tell whether all is right that an expression is made of, and all that runs inside it.
+        """Tell whether the operands of an expression are right, and everything that runs inside it.
 
         With `is_loose`, what is not a step will do, if that is made of what is right; with `may_count`, so will
         positions that are counted, which are a step in some tests alone.

@@ -58,7 +58,7 @@ def _list_arguments(node: ast.FunctionDef) -> dict[str, ast.arg]:
 
 
 def _is_read(function: ast.FunctionDef, name: str) -> bool:
-    """Tell whether something reads an argument before it is something else."""
+    """Tell whether something reads an argument before it is assigned anew."""
     for statement in function.body:
         uses = [node.ctx for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
         if any(isinstance(use, ast.Load) for use in uses):

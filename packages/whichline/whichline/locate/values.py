@@ -1,4 +1,4 @@
-"""Values, and telling whether one is a step of the right program, in whatever layout the student keeps it."""
+"""Values, and whether one equals a checkpoint in some layout."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ class Value:
 
 
 def as_value(x: Any) -> Value:
-    """A value of what a probe saw."""
+    """Make a value of what a probe recorded."""
     if isinstance(x, bool):
         return Value(torch.tensor(x))
     return Value(x.detach() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64))
@@ -130,7 +130,7 @@ def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
 
 
 def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
-    """The order of axes in which a value is a step; None if it is not."""
+    """Find the layout in which a value equals a checkpoint; None if it does not."""
     if may_be(x, right):
         for axes, laid in lay_out(right.tensor, x.tensor.shape):
             if is_near(x.tensor, laid, exactly):

@@ -16,12 +16,9 @@ class TableError(Exception):
 
 @dataclass(frozen=True)
 class Names:
-    """What has another name in the reference.
+    """What has another name in the reference."""
 
-    Args:
-        table: names of functions, classes, methods and parameters, or parts of these, and the names there.
-    """
-
+    # names of functions, classes, methods and parameters, or parts of these, and the names there
     table: Mapping[str, str] = field(default_factory=dict)
 
     def rename(self, name: str) -> str:
@@ -31,19 +28,12 @@ class Names:
 
 @dataclass(frozen=True)
 class Table:
-    """What a suite is about.
+    """What a suite is about."""
 
-    Args:
-        code: the packages and modules to look into. A module named `adapters` only leads to the others.
-        reference: the package or module with functions of the same names.
-        root: the folder of the pyproject.toml.
-        names: what has another name in the reference.
-    """
-
-    code: tuple[str, ...]
-    reference: str
-    root: Path
-    names: Names = field(default_factory=Names)
+    code: tuple[str, ...]  # the packages and modules to look into. A module named `adapters` only leads to the others.
+    reference: str  # the package or module with functions of the same names
+    root: Path  # the folder of the pyproject.toml
+    names: Names = field(default_factory=Names)  # what has another name in the reference
 
 
 def read_table(root: Path) -> Table | None:

@@ -72,7 +72,7 @@ class Serves:
         return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
 
     def run_item(self, test: str) -> BaseException | None:
-        """Run a test with fixtures made anew, and give what ended it."""
+        """Run a test with new fixtures, and return the exception that ended it."""
         self.error = None
         item = self.items[test]
         if self.last and self.last.parent is not item.parent:

@@ -79,7 +79,7 @@ class Followed(Observed):
                 setattr(module, name, self.replace(value))
 
     def refresh(self) -> None:
-        """Leave the modules as they are: the tests hold them."""
+        """Do nothing: the tests keep the modules."""
 
     def find_namespace(self, file: str) -> Namespace:
         return next((vars(each) for each in sys.modules.values() if getattr(each, "__file__", "") == file), {})
@@ -92,26 +92,16 @@ class Followed(Observed):
 
 @dataclass
 class Paired:
-    """A function or a method of the code, and the one of the reference that bears its name.
+    """A function or a method of the code, and the one of the reference that bears its name."""
 
-    Args:
-        name: its module and its name.
-        function: of the code.
-        reference: the module of the reference, and the name there.
-        kind: of a method, its class.
-        given: the arguments themselves, where a test calls it.
-        came: what it gave back last.
-        is_bare: whether that is a tensor, where the reference may give it in a tuple.
-        changed: the names of those parts of its arguments that the reference has changed in some call.
-    """
-
-    name: str
-    function: FunctionType
-    reference: tuple[str, str]
-    kind: Kind | None = None
-    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-    came: Any = None
-    is_bare: bool = False
+    name: str  # its module and its name
+    function: FunctionType  # of the code
+    reference: tuple[str, str]  # the module of the reference, and the name there
+    kind: Kind | None = None  # of a method, its class
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # the arguments themselves, where a test calls it
+    came: Any = None  # what it gave back last
+    is_bare: bool = False  # whether that is a tensor, where the reference may give it in a tuple
+    # the names of those parts of its arguments that the reference has changed in some call
     changed: set[str] = field(default_factory=set)
 
     @cached_property

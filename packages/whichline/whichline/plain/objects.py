@@ -46,17 +46,11 @@ class UnlikeError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A class of the code, and the one of the reference that bears its name.
-
-    Args:
-        made: the class.
-        reference: the module of the reference, and the name there.
-        names: what has another name there.
-    """
+    """A class of the code, and the one of the reference that bears its name."""
 
     made: type
-    reference: tuple[str, str]
-    names: Names
+    reference: tuple[str, str]  # the module of the reference, and the name there
+    names: Names  # what has another name there
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -72,14 +66,9 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """A call of a method, which is over.
+    """A finished call of a method."""
 
-    Args:
-        parts: the state of the object before it, and the arguments.
-        method: its name.
-    """
-
-    parts: Parts
+    parts: Parts  # the state of the object before it, and the arguments
     method: str
 
     def __deepcopy__(self, memo: Any) -> "Past":
@@ -99,29 +88,17 @@ class Past:
 
 @dataclass(eq=False)
 class Construction:
-    """How an object was made, and what was called on it since.
-
-    Args:
-        kind: its class.
-        given: the arguments of its constructor themselves.
-        form: of these arguments.
-        parts: of these arguments, as they were.
-        names: the names of its tensors, by those in the object of the code; None: it is that.
-
-    Attributes:
-        computed: its tensors that are no parameters, as the constructor left them.
-        calls: those that are over.
-        twin: the object of the reference, and how many calls it had.
-    """
+    """How an object was made, and what was called on it since."""
 
     kind: Kind
-    given: dict[str, Any]
-    form: Any
-    parts: Parts
+    given: dict[str, Any]  # the arguments of its constructor themselves
+    form: Any  # of these arguments
+    parts: Parts  # of these arguments, as they were
+    # the names of its tensors, by those in the object of the code; None if this is the object of the code
     names: dict[str, str] | None = None
-    computed: Parts = field(default_factory=dict)
-    calls: list[Past] = field(default_factory=list)
-    twin: tuple[Any, int] = (None, 0)
+    computed: Parts = field(default_factory=dict)  # the tensors that are no parameters, as the constructor left them
+    calls: list[Past] = field(default_factory=list)  # the calls that are over
+    twin: tuple[Any, int] = (None, 0)  # the object of the reference, and how many calls it had
     kept: int = 0  # numbers in the calls
 
     @property
@@ -170,7 +147,7 @@ class Construction:
 
 
 class Life(Built):
-    """All that has happened to an object: what it can be made again from.
+    """The history of an object, from which it can be made again.
 
     Attributes:
         made: how the object was made whose twin lives; None in an experiment.

@@ -23,7 +23,7 @@ Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a part was, and what makes of it again what was there."""
+    """The place of a part, and a function that turns the part back into the original value."""
 
     name: str
     restore: Callable[[Any], Any]
@@ -97,7 +97,7 @@ def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[
 
 
 def list_texts(value: Any, name: str = ANSWER) -> dict[str, str | bytes]:
-    """The texts in a value, by name."""
+    """List the texts in a value, by name."""
     if isinstance(value, str | bytes):
         return {name: value}
     if not isinstance(value, Mapping | list | tuple):
@@ -118,7 +118,7 @@ def list_arguments(arguments: Mapping[str, Any]) -> Parts:
 
 
 def copy_parts(parts: Parts) -> Parts:
-    """Parts of their own, with whatever else there is as it is now."""
+    """Copy the parts, and their form if it can be copied."""
     try:
         form = copy.deepcopy(parts[FORM])
     except Exception:  # a lock, a generator
@@ -145,7 +145,7 @@ def _list_items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _fill(value: Any, parts: dict[Any, Any]) -> Any:
-    """A mapping, a list or a tuple of the kind of another one."""
+    """Make a mapping, a list or a tuple of the same kind from other parts."""
     if isinstance(value, dict):
         new = copy.copy(value)
         dict.update(new, parts)  # some kinds forbid their own

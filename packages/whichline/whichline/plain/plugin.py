@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class TellsLines:
-    """Asks of each test that fails, and writes the answer into its report.
+    """Asks why each failing test fails, and writes the reply into its report.
 
     Args:
         table: what the suite is about.

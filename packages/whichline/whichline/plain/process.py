@@ -162,5 +162,5 @@ class Follower:
 
 
 def say(test: str, line: str) -> list[Finding]:
-    """A finding without a place: why no line is known."""
+    """Make a finding without a place, which says why no line is known."""
     return [Finding("", f"{test}-unexplained", (line,), tests=(test,))]

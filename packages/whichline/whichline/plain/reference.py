@@ -50,25 +50,16 @@ class Taken(dict[str, Step]):
 
 @dataclass
 class PlainCheckpoints(Checkpoints):
-    """The steps of one call, and what came back as it was.
+    """The steps of one call, and what came back as it was."""
 
-    Args:
-        came: the answer, whatever holds its tensors.
-        lines: by the name of a step, where the reference computes it.
-        error: what the reference raised.
-        outputs: the tensors and numbers of the answer, by name.
-        functions: that ran.
-        unchanged: the names of what it left as it was of its arguments.
-        paired: the function that should do the same.
-    """
-
-    came: Any = None
+    came: Any = None  # the answer, whatever holds its tensors
+    # by the name of a step, where the reference computes it
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
-    error: Exception | None = None
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    functions: set[str] = field(default_factory=set)
-    unchanged: set[str] = field(default_factory=set)
-    paired: Paired | None = None
+    error: Exception | None = None  # what the reference raised
+    outputs: dict[str, Tensor] = field(default_factory=dict)  # the tensors and numbers of the answer, by name
+    functions: set[str] = field(default_factory=set)  # that ran
+    unchanged: set[str] = field(default_factory=set)  # the names of what it left as it was of its arguments
+    paired: Paired | None = None  # the function that should do the same
 
     def __post_init__(self) -> None:
         vars(self)["taken"] = Taken()
@@ -287,15 +278,10 @@ def _measure(then: Trace) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainSuite(Suite):
-    """Tests of pytest, and calls that these make, as tests.
+    """Tests of pytest, and calls that these make, as tests."""
 
-    Args:
-        functions: those that have a reference.
-        run_item: runs a test of pytest by its id, and gives what ended it.
-    """
-
-    functions: Functions
-    run_item: Callable[[str], BaseException | None]
+    functions: Functions  # those that have a reference
+    run_item: Callable[[str], BaseException | None]  # runs a test of pytest by its id, and gives what ended it
 
     def has_written(self, file: str) -> bool:
         return self.functions.code.is_students(file)

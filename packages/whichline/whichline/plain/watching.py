@@ -1,4 +1,4 @@
-"""Holding the calls that a test makes of the code against the reference."""
+"""Comparing the calls that a test makes of the code with the reference."""
 
 import reprlib
 from collections.abc import Mapping
@@ -20,22 +20,15 @@ MOST_CASES = 4  # calls of one function that are searched together
 
 @dataclass
 class Watching:
-    """Holds each call that a test makes of a function against its reference.
-
-    Attributes:
-        calls: how many there were of each function.
-        wrong: those that differ, the first one first.
-        texts: those that give another text, and how it differs.
-        changing: those that change an argument which the reference leaves as it is, and the name of that.
-        unfit: why some cannot be compared.
-    """
+    """Compares each call that a test makes of a function with its reference."""
 
     suite: PlainSuite
-    calls: dict[str, int] = field(default_factory=dict)
-    wrong: list[Case] = field(default_factory=list)
-    texts: list[tuple[Case, str]] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)  # how many there were of each function
+    wrong: list[Case] = field(default_factory=list)  # those that differ, the first one first
+    texts: list[tuple[Case, str]] = field(default_factory=list)  # those that give another text, and how it differs
+    # those that change an argument which the reference leaves as it is, and the name of that
     changing: list[tuple[Case, str]] = field(default_factory=list)
-    unfit: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)  # why some cannot be compared
 
     def __call__(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls[paired.name] = self.calls.get(paired.name, 0) + 1
