@@ -58,7 +58,7 @@ class Candidates:
 
 
 def list_exchanges(trace: Trace, root: Expression) -> Iterator[Options]:
-    """List exchanges of two operands that are the same for two counterparts, such as queries and keys."""
+    """List exchanges of two operands that are the same for two counterparts."""
     operands = [(each, option) for each in trace.list_operands(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
