@@ -407,7 +407,6 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
 def test_where_no_value_shows_the_line_a_change_of_the_code_does(places: dict[str, str]) -> None:
     assert places["test_running"].startswith("code_.py:89, in running")
     assert places["test_running"].endswith("With another number here, the failing test passes.")
-    assert "passes" not in places["test_running"]
 
 
 @pytest.mark.slow
