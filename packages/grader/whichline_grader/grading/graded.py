@@ -200,7 +200,7 @@ RAISED = (
 def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
-    Of a `stored` case the inputs are told; of drawn ones, the submission chose the one that it fails on.
+    The student learns the inputs of a `stored` case, but not of a drawn one, which the submission itself has chosen.
     """
     if result.passed:
         return result

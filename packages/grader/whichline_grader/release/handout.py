@@ -79,8 +79,8 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
 def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:
     """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
 
-    What was in the `previous` release and is gone since is taken away by the update. HandoutError if `out` is in use,
-    or uv cannot resolve the dependencies.
+    The update removes the files of the `previous` release that are no longer there. HandoutError if `out` is in use, or
+    uv cannot resolve the dependencies.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HandoutError(f"{out} is not an empty folder; name another")

@@ -115,24 +115,24 @@ def _grade(root: Path, submission: Path, out: Path) -> str:
     return f"{report['score']:g} of {report['extra_data']['maximum']:g}"
 
 
+def _import_all(tree: Path, package: str, python: str) -> None:
+    """Import every file beside the stubs; TrialError if one cannot be imported."""
+    command = [python, "-c", IMPORT_ALL.format(package=package)]
+    imported = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    if imported.returncode != 0:
+        places = re.findall(r'File "(.+)", line (\d+)', imported.stderr)
+        where = f"{os.path.relpath(places[-1][0], tree.resolve())}, line {places[-1][1]}: " if places else ""
+        error = imported.stderr.strip().splitlines()[-1]
+        raise TrialError(f"as handed out, a file cannot be imported: {where}{error}")
+
+
 def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
     """Solve the handout in `tree`, a function at a time, with the solution in `root`; count what is asked for.
 
     TrialError if a file cannot be imported beside the stubs, a test fails for another reason than that something is not
     written yet, or a problem asks for what is not in its files. `python` finds the kit.
     """
-    imported = subprocess.run(
-        [python, "-c", IMPORT_ALL.format(package=read_assignment(root).package)],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if imported.returncode != 0:
-        places = re.findall(r'File "(.+)", line (\d+)', imported.stderr)
-        where = f"{os.path.relpath(places[-1][0], tree.resolve())}, line {places[-1][1]}: " if places else ""
-        error = imported.stderr.strip().splitlines()[-1]
-        raise TrialError(f"as handed out, a file cannot be imported: {where}{error}")
+    _import_all(tree, read_assignment(root).package, python)
     problems = list(load_problems(tree).values())
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     forks = Forks(tree, lines.put, python)

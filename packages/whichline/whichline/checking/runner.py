@@ -81,7 +81,7 @@ class Run:
 
     @property
     def progress(self) -> str:
-        """What the run is doing, in words."""
+        """Say what the run is doing."""
         if not self.results:
             return "Importing torch and your files"
         if self.looking:

@@ -91,7 +91,7 @@ class ShortFailures:
     def _choose(self, reports: Iterable[pytest.TestReport]) -> Iterator[str]:
         """Choose the test of each problem with the fewest numbers, and tests that are not the student's fault.
 
-        Of an explained problem only tests that have printed something are considered.
+        It considers only tests with printed output where a problem has an explanation.
         """
         explained = {each.problem for each in self.explanations}
         by_problem: dict[str, list[Test]] = {}

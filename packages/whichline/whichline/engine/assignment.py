@@ -90,13 +90,13 @@ class Assignment:
     points: float  # what all problems without a bonus are worth
     problem: tuple[Problem, ...]  # in the order in which students solve them
     commands: tuple[Command, ...] = ()  # that only this assignment has
-    # What students may use although it lies in torch.nn, torch.nn.functional or einops.layers; * and ? are wildcards.
+    # Students may use these of torch.nn, torch.nn.functional and einops.layers; * and ? are wildcards.
     allowed: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()  # operators that torch registers on import only, by their names in torch.ops
     # What submissions may import besides torch, numpy, einops and jaxtyping; the grading machine must have it.
     packages: tuple[str, ...] = ()
-    # How much students learn about a mistake: its line and what is wrong ("where"), only what is wrong ("what"), or
-    # only what the tests say ("tests").
+    # Students learn the line of a mistake and what is wrong ("where"), only what is wrong ("what"), or only what the
+    # tests say ("tests").
     told: Told = "where"
 
     @property

@@ -23,7 +23,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
 from whichline.locate.origins import describe_changes, describe_origins
-from whichline.locate.repair import describe_repair
+from whichline.locate.repair import describe_repair, list_lines
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
 
@@ -246,9 +246,7 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
     last = crash.frames[-1]
     if (last.line or "").lstrip().startswith(("raise", "assert")):  # the code says itself that this is wrong
         return None
-    calls = [(each.tb_frame.f_code, each.tb_lineno) for each in reversed(crash.report.calls)]
-    near = [(code.co_filename, code.co_qualname, line) for code, line in calls]
-    repair = describe_repair(runner, crash.tests, failing, passing, near)
+    repair = describe_repair(runner, crash.tests, failing, passing, list_lines(crash.report.error))
     return repair if repair and (repair.file, repair.line) != (last.filename, last.lineno) else None
 
 

@@ -13,7 +13,7 @@ from whichline.locate.options import Option, Options, choose_value, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.resemblance import are_in_zeros, describe, describe_axes, describe_mask, describe_order
 from whichline.locate.trace import Trace
-from whichline.locate.values import Value, as_value, find_layout, is_near
+from whichline.locate.values import Value, as_value, find_layout, is_near, is_uniform
 
 COUNT = 1_000_000  # below which a whole number is written out
 OTHER_PLACES = "the same numbers in other places"
@@ -35,7 +35,8 @@ def compare(trace: Trace, change: Options) -> Difference:
     """Say how the first of the places of a change differs from what is put there, the first time that it does."""
     (place, option), *others = change.items()
     match = trace.match(place)
-    is_by_chance = not place.is_read and _is_constant(trace.value(place)[-1])
+    last = trace.value(place)[-1]
+    is_by_chance = not place.is_read and isinstance(last, Tensor) and is_uniform(last)
     if match and not is_by_chance and (words := _compare_steps(trace, match, change)):
         return Difference(words, True, is_extra=bool(others))
     values = trace.value(place)
@@ -99,11 +100,6 @@ def find_other(trace: Trace, place: Expression, option: Option) -> int:
     return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
 
 
-def _is_constant(value: object) -> bool:
-    """Tell whether a tensor holds one number everywhere: whatever it is, that is by chance."""
-    return isinstance(value, Tensor) and value.numel() > 1 and bool((value == value.flatten()[0]).all())
-
-
 def _describe_difference(
     value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
 ) -> Difference:
@@ -119,7 +115,7 @@ def _describe_difference(
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, {shapes}.", True)
-    is_constant = _is_constant(value)
+    is_constant = is_uniform(value)  # it is another checkpoint by chance
     for other, thing in known.items():
         if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)

@@ -17,7 +17,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.diagnose import diagnose, make_runner, observe
 from whichline.locate.fallback import BEGIN, UNPROVED
 from whichline.locate.observed import Observed
-from whichline.locate.source_location import find_columns, find_same, name_file
+from whichline.locate.source_location import RAISES, find_columns, find_same, name_file
 
 MOST = 3  # findings that a student is shown of one problem
 SECONDS = 60.0  # of processor time for one problem, where a student waits
@@ -121,7 +121,8 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
 
 def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed) -> Finding:
     """The finding, or, where it is about code that runs a line that is proved to be wrong elsewhere, a word of that."""
-    proved = [one for one in found if one.proof and one.file and one.problem != each.problem]
+    others = [one for one in found if one.proof and one.file and one.problem != each.problem]
+    proved = [one for one in others if f"-{RAISES}" not in one.id]  # a line that raises need not be wrong
     if not each.file or not proved or not each.tests:
         return each
     lines = _list_run(suite, each, observed)

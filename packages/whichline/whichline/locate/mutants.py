@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from types import CodeType
 
+from whichline.locate.observed import list_codes
+
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
@@ -127,13 +129,7 @@ class Mutable:
 
 def find_code(code: CodeType, name: str) -> CodeType | None:
     """The code of a function, by its qualified name, in that of a file."""
-    todo = [code]
-    while todo:
-        each = todo.pop()
-        if each.co_qualname == name:
-            return each
-        todo += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
-    return None
+    return next((each for each in list_codes(code) if each.co_qualname == name), None)
 
 
 def _list_slots(function: ast.FunctionDef) -> Iterator[Slot]:

@@ -104,7 +104,7 @@ class Observed:
         namespaces = [*map(vars, self._students.values()), *(plain for plain, _ in self._copies.values())]
         functions = [each for names in namespaces for each in names.values() if isinstance(each, FunctionType)]
         codes = {each.__code__ for each in functions if each.__code__.co_filename in self.files}
-        now = {file: _list_codes(compile(_read(file), file, "exec", dont_inherit=True)) for file in self.files}
+        now = {file: list_codes(compile(_read(file), file, "exec", dont_inherit=True)) for file in self.files}
         return any(code not in now[code.co_filename] for code in codes)
 
     # Runs.
@@ -330,10 +330,10 @@ def _no_imports_of(names: Collection[str]) -> Iterator[None]:
             _lock_unlock_module(name)
 
 
-def _list_codes(code: CodeType) -> list[CodeType]:
+def list_codes(code: CodeType) -> list[CodeType]:
     """A piece of code, and all that is defined in it."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return [code, *chain.from_iterable(map(_list_codes, inner))]
+    return [code, *chain.from_iterable(map(list_codes, inner))]
 
 
 def _read(file: str) -> str:

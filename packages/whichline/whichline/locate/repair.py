@@ -10,6 +10,7 @@ import linecache
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -70,7 +71,7 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
-    for file, name, line in _list_functions(trace, near):
+    for file, name, line in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         function, names = _Function(runner, file, Mutable(tree, name)), _Names(trace, file, name)
         mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
@@ -89,7 +90,8 @@ def describe_repair(
     """The finding about a change with which some tests pass, and which of all failing ones pass with it, too."""
     if not (repair := find_repair(runner, tests, passing, near)):
         return None
-    explained = [test for test in failing if repair.passes(test)]
+    passed = [test for test in tests if not test.memory]
+    explained = [test for test in failing if test in passed or repair.passes(test)]
     problem = tests[0].problem
     return Finding(
         problem,
@@ -142,27 +144,36 @@ class _Function:
         return self._functions
 
 
-def _list_functions(trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
+def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
     """The functions that ran, without those inside others, and the line of each to begin at: the nearest first."""
     seen: set[tuple[str, str]] = set()
     for file, name, line in (*near, *map(find_line, reversed(trace.places))):
-        name = name.partition(".<locals>")[0]
-        if (file, name) not in seen:
+        name = _find_outermost(name)
+        if file in observed.files and (file, name) not in seen:
             seen.add((file, name))
             yield file, name, line
+
+
+def _find_outermost(function: str) -> str:
+    """The name of the function around which there is no other one."""
+    return function.partition(".<locals>")[0]
 
 
 def find_line(place: Expression) -> Line:
     return place.file, place.function, place.line
 
 
+def list_lines(error: BaseException) -> list[Line]:
+    """The lines that an error went through, the innermost first."""
+    calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    return [(code.co_filename, code.co_qualname, line) for code, line in reversed(calls)]
+
+
 class _Names:
     """The names in a function, and what they stood for in a run."""
 
     def __init__(self, trace: Trace, file: str, name: str) -> None:
-        inside = [
-            each for each in trace.places if each.file == file and each.function.partition(".<locals>")[0] == name
-        ]
+        inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, name)]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
         named = [each for each in inside if isinstance(each.node, ast.Name | ast.Attribute)]
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}

@@ -15,7 +15,7 @@ from whichline.engine.suite import Test
 from whichline.locate.checkpoints import Step, list_leaves
 from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
-from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_near, is_one
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_near, is_one, is_uniform
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
@@ -300,11 +300,8 @@ class Trace:
         called, value = place.called, self.values[place][0]
         if not called or not (self.is_constructor(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
             return False
-        if value.numel() < 2 or not (
-            value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
-        ):
-            return False
-        return bool((value == value.flatten()[0]).all())
+        begins = value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
+        return bool(begins) and is_uniform(value)
 
     def is_wrong_initial_value(self, place: Expression) -> bool:
         """Tell whether a loop begins with an expression that is not right."""

@@ -35,6 +35,11 @@ class Value:
         return x.numel(), False, float(seen.abs().sum(dtype=torch.float64))
 
 
+def is_uniform(x: Tensor) -> bool:
+    """Tell whether a tensor holds one number everywhere; one number alone does not count."""
+    return x.numel() > 1 and bool((x == x.flatten()[0]).all())
+
+
 def as_value(x: Any) -> Value:
     """Make a value of what a probe recorded."""
     if isinstance(x, bool):

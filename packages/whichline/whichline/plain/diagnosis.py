@@ -24,7 +24,7 @@ from whichline.locate.difference import compare
 from whichline.locate.found import Found, join_patches, say_corrected
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
-from whichline.locate.repair import Line, Repair, find_line, find_repair
+from whichline.locate.repair import Line, Repair, find_line, find_repair, list_lines
 from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
@@ -180,10 +180,7 @@ class Diagnosis:
         if error and not isinstance(error, WrongAnswer):
             place, said = self._find_end(runner, tests[0], error)
             words = f"{first.name[0].upper()}{first.name[1:]} raises, and {right}.{name} does not."
-            frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-            near = [(code.co_filename, code.co_qualname, line) for code, line in reversed(frames)]
-            near = [each for each in near if self.suite.has_written(each[0])]
-            if repair := self._find_repair(runner, words, tests, failing, near):
+            if repair := self._find_repair(runner, words, tests, failing, list_lines(error)):
                 return [repair]
             return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
         words = f"{first.name} gives something else than {right}.{name}."

@@ -20,8 +20,8 @@ MOUNT_ATTR_RDONLY = 0x1
 def lock_in_zygote(readable: list[str], hidden: list[str], packages: list[str], worker: str, place: str) -> list[str]:
     """Confine this process, which has no threads yet; return the parts that work: `mounts` and `uid`.
 
-    What is `readable` stays visible, with `worker` and `/proc`, read-only, and what is `hidden` there looks empty. If
-    it is empty, or the kernel allows no namespace, all files stay visible. The new root is built in `place`.
+    The `readable` files, `worker` and `/proc` stay visible, read-only; the `hidden` ones among them look empty. If
+    `readable` is empty, or the kernel allows no namespace, all files stay visible. The new root is built in `place`.
     """
     visible = sorted((*readable, worker, "/proc"))  # a folder comes before its contents
     layers = []
