@@ -78,6 +78,7 @@ class Checkpoints:
 
     run: Callable[[dict[str, Step] | None], Any] = lambda taken: None  # computes the answer, and adds the steps
     arguments: Arguments = field(default_factory=Arguments)
+    is_partial = False  # whether right code may compute much that is no step
 
     @cached_property
     def taken(self) -> dict[str, Step]:

@@ -45,6 +45,7 @@ SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of 
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
 PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
+OPTION = "another option here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
 NOTHING, LINE = "a part of this left out", "this line left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
@@ -275,6 +276,8 @@ class Changes:
         for values in _list_exchanges([each.value for each in keywords]):
             new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
             yield node, ast.Call(func, arguments, new), ARGUMENTS
+        if name in ("var", "std") and not any(each.arg in ("unbiased", "correction", "ddof") for each in keywords):
+            yield node, ast.Call(func, arguments, [*keywords, ast.keyword("unbiased", ast.Constant(False))]), OPTION
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING

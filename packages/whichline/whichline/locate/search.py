@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from torch import Tensor
@@ -33,6 +34,8 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import is_equal
 
 TRACES = 3  # tests that are held against steps at once
+# The changes of each root that are tried first, and then, where a reference has many steps of one shape.
+FIRST_TURN, SECOND_TURN, ALL = (0, 8), (8, None), (0, None)
 PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
 FIRST = 2  # changes that are tried there
@@ -60,6 +63,7 @@ class Search:
     traces: Sequence[Trace] = ()  # of some of the tests, without a replacement
     roots: Sequence[Expression] = ()  # the first divergences in these traces, in the order of computation
     calls: Sequence[Expression] = ()  # calls of functions that are wrong inside, in an unknown way
+    turn: tuple[int, int | None] = ALL  # which of the changes of a root are tried
     candidates: Candidates = field(default_factory=lambda: Candidates({}))
     # replacements with which tests still fail, each with the number of steps that are right then
     near: list[tuple[int, Options]] = field(default_factory=list)
@@ -67,12 +71,17 @@ class Search:
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain most tests most plainly; none if nothing is proved."""
         self.roots = self.find_roots()
+        if any(trace.known.steps.is_partial for trace in self.traces):
+            self.turn = FIRST_TURN
         self.candidates = Candidates({root: self.trace_of(root) for root in (*self.roots, *self.calls)})
         best: list[Found] = []
         for found in self._list_explanations(most):
             best = max(best, found, key=rank)
             if self._is_whole(best) and is_plain(best):
                 break
+        if not best and self.turn == FIRST_TURN and not self.is_loose:
+            self.turn = SECOND_TURN
+            best = next(filter(None, self._list_explanations(most)), [])
         return best
 
     def _list_explanations(self, most: int) -> Iterator[list[Found]]:
@@ -96,7 +105,9 @@ class Search:
             yield self._find_loosely()
         if not self.is_loose:
             near = self._list_near()
-            yield self._find_call()
+            yield (call := self._find_call())
+            if call and self.turn != ALL:
+                return  # of many steps of one shape, two make most tests pass
             yield self._find_together(near, most)
         if is_first:
             yield self._find_anywhere()
@@ -128,7 +139,11 @@ class Search:
         if not roots:
             roots = [place for place in new if self.traces[0].is_wrong_initial_value(place)]
         self.calls = [place for place in new if place not in roots and self._is_call(place)]
-        return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
+        return sorted(roots, key=self._rank_root)
+
+    def _rank_root(self, place: Expression) -> tuple[bool, bool]:
+        trace = self.trace_of(place)
+        return trace.is_given(place), trace.known.steps.is_partial and trace.is_number(place)
 
     def _is_root(self, place: Expression) -> bool:
         """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
@@ -170,7 +185,7 @@ class Search:
     def _try(self, root: Expression) -> Iterator[Found]:
         """Try the changes of a root, and note those that come near."""
         trace, unmoved = self.trace_of(root), 0
-        for change in self.candidates.list(root):
+        for change in islice(self.candidates.list(root), *self.turn):
             if self.experiment.runner.is_spent or unmoved == UNMOVED:
                 return
             what = root, frozenset(change.items())

@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,8 @@ from whichline.locate.values import Axes, Value, as_value, find_layout, identify
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
+
+Event = tuple[Expression, int]  # an expression, and which time it was computed
 
 
 @dataclass
@@ -238,18 +241,66 @@ class Trace:
         return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Expression) -> bool:
-        return bool(self.match(place)) or place in self.intermediates
+        return bool(self.match(place)) or place in self.intermediates or self._is_used_each_time(place)
+
+    def _is_used_each_time(self, place: Expression) -> bool:
+        times = range(len(self.values.get(place, ())))
+        return self.known.steps.is_partial and bool(times) and all(self._is_used(place, i) for i in times)
+
+    @cached_property
+    def _operand_times(self) -> dict[Event, list[Event]]:
+        """For each time that an expression was computed, the times of its operands: those since it was last computed.
+
+        If there are none, it is the last one: what a loop reads was made before it.
+        """
+        found: dict[Event, list[Event]] = {}
+        times: Counter[Expression] = Counter()
+        read: dict[tuple[Expression, Expression], int] = {}  # by an expression and its operand, how many times of that
+        for place in self.order:
+            operands = [each for each in self.list_operands(place) if each in times]
+            found[place, times[place]] = [
+                (each, time)
+                for each in operands
+                for time in range(min(read.get((place, each), 0), times[each] - 1), times[each])
+            ]
+            read |= {(place, each): times[each] for each in operands}
+            times[place] += 1
+        return found
+
+    @cached_property
+    def _used(self) -> set[Event | int]:
+        """The times of expressions at which a right value is made of them, and the ids of their tensors."""
+        used: set[Event | int] = set()
+        for (place, time), operands in reversed(self._operand_times.items()):
+            is_step = not isinstance(place.node, ast.Name) and place not in self.put and self._is_found(place, time)
+            if is_step or (place, time) in used:
+                inner = [each for each in operands if each[0] not in self.put]
+                used.update(inner)
+                used.update(id(x) for each, at in inner if isinstance(x := self.objects[each][at], Tensor))
+        return used
+
+    def _is_found(self, place: Expression, time: int) -> bool:
+        """Tell whether an expression was a step the n-th time that it was computed."""
+        value = self.values[place][time] if time < min(len(self.values[place]), MOST_TIMES) else None
+        return value is not None and bool(self.find(value))
+
+    def _is_used(self, place: Expression, time: int) -> bool:
+        """Tell whether a right value was made of an expression; by way of a name, where any value may be no step."""
+        by_name = place.is_read or self.known.steps.is_partial
+        return (place, time) in self._used or (by_name and id(self.objects[place][time]) in self._used)
 
     def find_first_wrong(self, place: Expression) -> int:
-        """Find the first event of an expression whose value is unknown."""
-        values = self.value(place)[:MOST_TIMES]
-        return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
+        """Find the first event of an expression whose value is unknown, and of which nothing right is made."""
+        times = range(len(self.values[place]))
+        if place.in_place:
+            return 0
+        return next((i for i in times if not self._is_found(place, i) and not self._is_used(place, i)), 0)
 
     def is_right_at(self, place: Expression, time: int) -> bool:
         """Tell whether an expression is right, or was the n-th time that it was computed."""
-        values = self.value(place)
-        is_there = 0 < len(values) > time and values[time] is not None
-        return self.is_right(place) or (is_there and bool(self.find(values[time])))
+        time = time - 1 + len(self.values[place]) if place.in_place else time
+        is_there = time < len(self.values[place])
+        return self.is_right(place) or (is_there and (self._is_found(place, time) or self._is_used(place, time)))
 
     def is_returned(self, place: Expression) -> bool:
         """Tell whether an expression is the output, in some layout."""
@@ -372,7 +423,9 @@ class Trace:
         operands = [each for each in self.list_operands(place) if not self._is_constant(each)]
         operands = [each for each in operands if not (may_count and self._is_counted(each))]
         inside = [each for each in self.list_inside(place) if not self.is_number(each)] if looks_inside else []
+        times = self._operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
         return all(
-            self.is_right_at(each, time) or (is_loose and self.has_right_operands(self.find_origin(each)))
-            for each in operands
+            all(self.is_right_at(*each) for each in times if each[0] is operand)
+            or (is_loose and self.has_right_operands(self.find_origin(operand)))
+            for operand in operands
         ) and all(self.is_right(each) for each in inside)

@@ -6,7 +6,7 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,6 +20,10 @@ from whichline.plain import Names
 from whichline.plain.diagnosis import Diagnosis
 from whichline.plain.functions import Functions
 from whichline.plain.process import say
+
+
+def _call(run: Callable[[], Any]) -> Any:
+    return run()
 
 
 class Serves:
@@ -37,6 +41,7 @@ class Serves:
         self.items: dict[str, pytest.Item] = {}
         self.error: BaseException | None = None
         self.last: pytest.Item | None = None  # that ran
+        self.around = _call
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -71,13 +76,21 @@ class Serves:
         alike = (each for each in self.items.values() if each.parent is item.parent and each is not item)
         return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
 
-    def run_item(self, test: str) -> BaseException | None:
-        """Run a test with new fixtures, and return the exception that ended it."""
-        self.error = None
+    def run_item(
+        self, test: str, around: Callable[[Callable[[], Any]], Any] = _call, is_anew: bool = False
+    ) -> BaseException | None:
+        """Run a test with new fixtures, and return the exception that ended it.
+
+        Args:
+            test: its id.
+            around: calls the function of the test.
+            is_anew: whether the fixtures that tests share are made anew, too.
+        """
+        self.error, self.around = None, around
         item = self.items[test]
-        if self.last and self.last.parent is not item.parent:
+        if self.last and (is_anew or self.last.parent is not item.parent):
             runner: Any = item.config.pluginmanager.get_plugin("runner")  # other plugins have ended it already
-            runner.pytest_runtest_teardown(self.last, item)  # what the two do not share
+            runner.pytest_runtest_teardown(self.last, None if is_anew else item)  # what the two do not share
         self.last = item
         random.seed(0)
         np.random.seed(0)
@@ -85,6 +98,15 @@ class Serves:
         with suppress(KeyboardInterrupt):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=_Next(item))
         return self.error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+        run = pyfuncitem.obj
+        pyfuncitem.obj = lambda **fixtures: self.around(lambda: run(**fixtures))
+        try:
+            return (yield)
+        finally:
+            pyfuncitem.obj = run
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

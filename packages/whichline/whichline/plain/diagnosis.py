@@ -35,11 +35,13 @@ from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import say
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
+from whichline.plain.whole import make_whole
 from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
 FEW = 4  # numbers
+WHOLE = "what the reference computes in this test does not show the place"
 BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
 
 
@@ -61,10 +63,11 @@ class Diagnosis:
         root: the folder that names of files begin at.
     """
 
-    def __init__(self, functions: Functions, run_item: Callable[[str], BaseException | None], root: Path) -> None:
+    def __init__(self, functions: Functions, run_item: Callable[..., BaseException | None], root: Path) -> None:
         calls = Calls(functions.code.adapters)
         self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
         self.proved: list[Proved] = []
+        self.proved_whole: list[Proved] = []  # where a whole test was one call
         self.repairs: list[tuple[Repair, Finding]] = []
 
     def explain(self, test: str, others: Sequence[str]) -> list[Finding]:
@@ -77,14 +80,14 @@ class Diagnosis:
         watching, error = self._watch(test)
         if error is None:
             return say(test, "Run again by itself, this test passes: nothing can be said of it.")
-        if not watching.calls:
-            return say(test, self.suite.functions.describe_unpaired())
         if not watching.wrong and watching.texts:
             return self._find_text(test, *watching.texts[0])
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return say(test, describe_right(watching))
+            return self._search_whole(test) or say(
+                test, describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
+            )
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
@@ -144,6 +147,28 @@ class Diagnosis:
             runner.run(self.suite.make_item(failing[0]), patch, noting=False)  # so that it knows what is made before
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._tell(each, known, passing, failing) for each in found]
+
+    def _search_whole(self, test: str) -> list[Finding]:
+        """Hold all that runs in a test against what the reference computes in it, where no call can be compared."""
+        runner, whole = make_whole(self.suite, test, time.process_time() + MOST_SECONDS) or (None, None)
+        if runner is None or whole is None:
+            return []
+        for known in self.proved_whole:
+            if runner.passes(whole, known.patch):
+                return [self._tell(each, known, [test], [test]) for each in known.found]
+        search = Search(Experiment(runner, [whole]))
+        found = search.find()
+        if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
+            found = []
+        if not found or found[0].trace.is_called_rightly(found[0].place):
+            near = [*map(find_line, search.roots)]
+            if repair := self._find_repair(runner, WHOLE, [whole], [test], near):
+                return [repair]
+        if not found:
+            return []
+        known = Proved(found, join_patches(found), "")
+        self.proved_whole.append(known)
+        return [self._tell(each, known, [test], [test]) for each in found]
 
     def fails(self, test: str) -> bool:
         """Tell whether a test fails."""

@@ -52,6 +52,7 @@ class Taken(dict[str, Step]):
 class PlainCheckpoints(Checkpoints):
     """The steps of one call, and what came back as it was."""
 
+    is_partial = True
     came: Any = None  # the answer, whatever holds its tensors
     # by the name of a step, where the reference computes it
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -112,12 +113,11 @@ class PlainReference:
         outputs = steps.outputs = list_outputs(steps.came, bound.arguments, self.paired.changed)
         if not noting:
             return steps
-        _collect(steps, recorder, self.paired.reference[1], outputs, self.paired.kind is not None)
+        collect_steps(steps, recorder, self.paired.reference[1], self.paired.kind is not None)
         numbers = {f"`{name}`": x for name, x in arguments.items() if type(x) is float}
         for name, x in {**self.paired.list_past(arguments), **numbers}.items():
-            _add(steps, name, x)
-        for name, x in outputs.items():
-            _add(steps, f"the {name}", x)
+            add_step(steps, name, x)
+        add_outputs(steps)
         tensors = tuple(outputs.values())
         steps.answer = tensors[0] if len(tensors) == 1 else tensors
         return steps
@@ -134,17 +134,29 @@ def _own(x: Any) -> Any:
     return x.detach().requires_grad_() if x.requires_grad else x.clone()
 
 
-def _add(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tuple[int, ...] = ()) -> None:
+def add_step(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tuple[int, ...] = ()) -> None:
     steps.taken[name] = Step(name, as_value(x), x, ASK, "", len(steps.taken), series, steps.arguments, turns)
 
 
-def _collect(
-    steps: PlainCheckpoints, recorder: Recorder, function: str, outputs: Mapping[str, Tensor], is_life: bool
-) -> None:
-    """Make steps of all values that were recorded, but for what came back.
+def add_outputs(steps: PlainCheckpoints) -> None:
+    """Make the outputs the last steps."""
+    for name, x in steps.outputs.items():
+        add_step(steps, f"the {name}", x)
 
-    What an object counts from call to call is one, too.
+
+def collect_steps(
+    steps: PlainCheckpoints, recorder: Recorder, function: str, is_life: bool = False, is_whole: bool = False
+) -> None:
+    """Make steps of all values that were recorded, but for the outputs.
+
+    Args:
+        steps: gets them.
+        recorder: has the values.
+        function: in whose steps no function is named.
+        is_life: whether what an object counts from call to call is a step, too.
+        is_whole: whether arguments are, since tests hand them over.
     """
+    outputs = steps.outputs
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
     answers = {identify(x.detach()): f"the {name}" for name, x in outputs.items()}
     known = set[Hashable]()
@@ -154,7 +166,10 @@ def _collect(
         time = times[place]
         times[place] += 1
         value, x = recorder.values[place][time], recorder.objects[place][time]
-        if value is None or isinstance(place.node, ast.Name) or type(value) is bool or _is_constant(place.node):
+        is_argument = is_whole and place.is_read and str(place) in place.parameters
+        if value is None or type(value) is bool or _is_constant(place.node):
+            continue
+        if isinstance(place.node, ast.Name) and not is_argument:
             continue
         variables, in_loops = _read(place.file)
         span = span_of(place.node)
@@ -169,7 +184,7 @@ def _collect(
             all_times = f"{name}, {TOGETHER}"
             is_answer = any(find_layout(Value(together), as_value(x)) for x in outputs.values())
             if not is_answer and identify(together) not in known and all_times not in steps.taken:
-                _add(steps, all_times, together)
+                add_step(steps, all_times, together)
                 steps.lines[all_times] = place.file, place.line
         key = identify(as_value(value).tensor)
         in_loop = span in in_loops
@@ -182,7 +197,7 @@ def _collect(
         if in_loop or most[place] > 1:
             name = f"{series or f'{name}, call'} {time + 1}"
         name = f"{name}, line {place.line}" if name in steps.taken else name
-        _add(steps, name, _as_it_was(x, value), series, turns)
+        add_step(steps, name, _as_it_was(x, value), series, turns)
         steps.lines[name] = place.file, place.line
 
 
@@ -281,7 +296,7 @@ class PlainSuite(Suite):
     """Tests of pytest, and calls that these make, as tests."""
 
     functions: Functions  # those that have a reference
-    run_item: Callable[[str], BaseException | None]  # runs a test of pytest by its id, and gives what ended it
+    run_item: Callable[..., BaseException | None]  # runs a test of pytest by its id, and gives what ended it
 
     def has_written(self, file: str) -> bool:
         return self.functions.code.is_students(file)

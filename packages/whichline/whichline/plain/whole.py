@@ -1,0 +1,108 @@
+"""A whole test as one call: the code under test is held against what the reference computes in the same test.
+
+This needs no objects that are made alike: in a test of a port, the original has its own constructor, and its weights
+were converted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.suite import Test
+from whichline.locate.probe import Recorder
+from whichline.locate.run import Runner
+from whichline.plain.functions import Followed
+from whichline.plain.parts import ANSWER
+from whichline.plain.reference import PlainCheckpoints, PlainSuite, add_outputs, add_step, collect_steps
+
+TEST = "the whole test"  # among the functions that the engine calls
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What the reference has computed in a test."""
+
+    problem: str
+    adapter: str
+    steps: PlainCheckpoints
+
+    def compute_checkpoints(self, arguments: Mapping[str, Any]) -> PlainCheckpoints:
+        return self.steps
+
+
+def make_whole(suite: PlainSuite, test: str, until: float) -> tuple[Runner, Test] | None:
+    """What runs a test of pytest as one call, and that test; None if no reference runs in it."""
+    steps = _collect(suite, test, is_anew=False)
+    steps = steps if steps.outputs else _collect(suite, test, is_anew=True)
+    if not steps.outputs:
+        return None
+
+    def check(case: Case) -> None:
+        error = suite.run_item(test, lambda run: getattr(suite.calls, TEST)(run))
+        if isinstance(error, AssertionError):
+            raise WrongAnswer(str(error)) from error
+        if error:
+            raise error
+
+    setattr(suite.functions.code.adapters, TEST, lambda run: run())
+    case = Case(test, TEST, {}, None, {})
+    follow = {TEST: Computed("", TEST, steps)}
+    return Runner(suite, follow, suite.functions.code, until=until), Test(test, check, ("", 0), stored=lambda: case)  # type: ignore[arg-type]
+
+
+def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
+    """Run a test, and make steps of what the reference computes in it, or in fixtures that are made for it."""
+    reference, steps = suite.functions.reference, PlainCheckpoints()
+    owners: list[nn.Module] = []  # the modules of the reference that the test calls
+    called: list[tuple[nn.Module, Any]] = []  # all modules that are called, and what they give
+
+    def leave(frame: FrameType, value: Any) -> None:
+        if not _is_inside(frame.f_back, reference):
+            owners.extend(x for x in (frame.f_locals.get("self"),) if isinstance(x, nn.Module))
+            parts = value if isinstance(value, tuple | list) else (value,)
+            found = [x for x in parts if isinstance(x, Tensor) and x.is_floating_point()]
+            name = f"{ANSWER} of {frame.f_code.co_qualname}"
+            steps.outputs.update((f"{name}, {i}", x) for i, x in enumerate(found, len(steps.outputs) + 1))
+
+    recorder = Recorder(leave=leave)
+    hook = register_module_forward_hook(lambda module, _, value: called.append((module, value)))
+    try:
+        with reference.run(recorder):
+            recorder.begin()
+            suite.run_item(test, is_anew=is_anew)
+            recorder.end()
+    finally:
+        hook.remove()
+    for name, x in {name: x for owner in owners for name, x in owner.named_parameters()}.items():
+        add_step(steps, f"the reference's parameter `{name}`", x)
+    collect_steps(steps, recorder, "", is_whole=True)
+    for name, values in _group(owners, called).items():
+        add_step(steps, f"what each {name} of the reference gives", values)
+    add_outputs(steps)
+    return steps
+
+
+def _group(owners: Sequence[nn.Module], called: Sequence[tuple[nn.Module, Any]]) -> dict[str, Tensor]:
+    """What all modules of one class give, as one tensor, where these are several of one shape."""
+    own = {module for owner in owners for module in owner.modules()}
+    kinds: dict[str, list[Tensor]] = {}
+    for module, value in called:
+        if module in own and isinstance(value, Tensor):
+            kinds.setdefault(type(module).__name__, []).append(value)
+    alike = {name: values for name, values in kinds.items() if len({x.shape for x in values}) == 1 < len(values)}
+    return {name: torch.stack(values) for name, values in alike.items()}
+
+
+def _is_inside(frame: FrameType | None, reference: Followed) -> bool:
+    while frame:
+        if reference.is_students(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
