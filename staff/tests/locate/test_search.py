@@ -90,6 +90,19 @@ def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explai
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
 
 
+def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_read_it(find_alone: Explain) -> None:
+    (finding,) = find_alone(
+        "decoding",
+        ("class Rotation:", "TABLES = {}\n\n\nclass Rotation:"),
+        (
+            "self.cos, self.sin = angles.cos(), angles.sin()",
+            "self.cos, self.sin = TABLES.setdefault(d, (angles.cos(), angles.sin()))",
+        ),
+    )
+    assert list_marks([finding]) == ["TABLES"]
+    assert finding.said[1] == "It is kept in `TABLES`."
+
+
 def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find_alone: Explain) -> None:
     split = (
         f"q, k, v = ({SPLIT})",

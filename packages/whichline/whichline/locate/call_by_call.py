@@ -18,10 +18,10 @@ from whichline.engine.suite import Suite, Test
 from whichline.locate.calls import judge_calls
 from whichline.locate.causes import is_by_chance
 from whichline.locate.found import Found, is_plain, join_patches
-from whichline.locate.options import HALF
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import PLACES, Search
 from whichline.locate.trace import Trace
+from whichline.locate.values import HALF
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
 MOST_CALLS = 6  # wrong calls of one function that are looked into

@@ -13,11 +13,10 @@ from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
 from whichline.engine.finding import Finding
 from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
 from whichline.locate.causes import find_one_call
-from whichline.locate.options import HALF
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.trace import Trace
-from whichline.locate.values import as_value, find_layout
+from whichline.locate.values import HALF, as_value, find_layout
 
 DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16: 2}
 WORSE = 8.0  # times as far off as what an expression is made of: then it loses digits

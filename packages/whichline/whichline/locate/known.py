@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from whichline.locate.checkpoints import Checkpoints
-from whichline.locate.values import Axes, Value, as_value, find_layout, is_equal
+from whichline.locate.values import CLOSE, Axes, Value, as_value, find_layout, is_equal
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class Known:
             found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
         return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
 
+    @cached_property
+    def _within(self) -> float:
+        return max((value.within for value in self.values.values()), default=CLOSE)
+
     def trust(self, name: str, x: Tensor) -> None:
         """Add a value that counts as known."""
         value = Value(x.detach().double() if x.is_floating_point() else x)
@@ -67,7 +71,7 @@ class Known:
     def list_alike(self, value: Value) -> list[tuple[str, Value]]:
         """The values that may hold the same numbers as this one, in their order."""
         known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
-        room = 3e-4 * (abs(total) + 1e-9)
+        room = 3 * self._within * (abs(total) + 1e-9)
         first = bisect_left(known, total - room, key=itemgetter(0))
         last = bisect_right(known, total + room, key=itemgetter(0))
         return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]

@@ -16,10 +16,9 @@ from whichline.locate.checkpoints import Step, list_series
 from whichline.locate.probe import Expression
 from whichline.locate.reference import list_counterparts
 from whichline.locate.trace import Trace
-from whichline.locate.values import Axes, as_value, find_layout, identify, is_near, lay_out, relay
+from whichline.locate.values import HALF, Axes, as_value, find_layout, identify, is_near, lay_out, relay
 
 LOW = -1e9  # what students write for −inf
-HALF = (torch.float16, torch.bfloat16)
 MOST_CALLS = 4  # in turn
 MOST_LAYOUTS = 4  # of one step
 MOST_OTHERS = 8  # steps of another shape

@@ -14,6 +14,7 @@ from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.breach import MOST, describe_breach, get_section, is_computed
+from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Runner
 from whichline.locate.trace import Trace
@@ -162,11 +163,23 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
             if before.problem == test.problem and before != test:
                 runner.run(before, {})
         other = experiment.runner.run(test, {})
-        place = None if other.passed else _find_source(experiment, one, other, nullcontext)
+        if other.passed:
+            return None
+        place = _find_source(experiment, one, other, nullcontext)
         kept = runner.observed.find_kept()
-    if place is None:
+    if place and any(other.list_inside(place)):
+        place = other.find_origin(place)
+    if not (place := place or _find_reader(runner.observed, kept)):
         return None
-    place = other.find_origin(place) if any(other.list_inside(place)) else place
     said = "This value is left over from an earlier call. Run first, the test passes."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
     return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))
+
+
+def _find_reader(observed: Observed, kept: Sequence[str]) -> Expression | None:
+    """The first use of a name of a module in some function."""
+    for (file, function), node in observed.definitions.items():
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name) and each.id in kept:
+                return Expression(file, function, each, each.id)
+    return None

@@ -13,13 +13,12 @@ from torch import Tensor
 from whichline.engine.compare import dtype_name, listed
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import CLOSE, Value, is_near
+from whichline.locate.values import CLOSE, HALF, Value, is_near
 
 SHOWN = 4  # indices of a list that are written out
 MOST = 4_000_000  # numbers that are compared, each slice with each
 LARGE = 1e6  # stands for infinity
 WIDTH = 48  # of an expression in a sentence
-HALF = (torch.float16, torch.bfloat16)
 OF_HALF = 16  # in terms of the distance between two numbers of that dtype: what rounding makes of some steps
 OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "divided by", ast.MatMult: "@"}
 

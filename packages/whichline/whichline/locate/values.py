@@ -13,6 +13,8 @@ from torch import Tensor
 from whichline.engine.compare import same
 
 CLOSE = 1e-4  # of the largest number: what rounding makes of two ways to compute the same in float32
+HALF = (torch.float16, torch.bfloat16)
+ROUNDINGS = 4  # in terms of the distance between two numbers of such a dtype: what another way to compute may differ
 HIDDEN = -1e6  # a finite score from here on stands for −inf
 LOWEST = -1e30  # from here on only masks have numbers
 
@@ -24,6 +26,11 @@ class Value:
     """A tensor, or a number as a tensor without axes, in float64 or as it is if it has no fractions."""
 
     tensor: Tensor
+
+    @property
+    def within(self) -> float:
+        """What another way to compute it may make of it, as a share of the largest number."""
+        return max(CLOSE, ROUNDINGS * torch.finfo(self.tensor.dtype).eps) if self.tensor.dtype in HALF else CLOSE
 
     @cached_property
     def digest(self) -> tuple[int, bool, float]:
@@ -55,7 +62,7 @@ def identify(x: Any) -> Hashable:
     return x.shape, x.dtype, hash(numbers.numpy().tobytes())
 
 
-def is_near(x: Tensor, right: Tensor, exactly: bool = False) -> bool:
+def is_near(x: Tensor, right: Tensor, exactly: bool = False, within: float = CLOSE) -> bool:
     """Tell whether two tensors of one shape hold the same numbers, as far as rounding lets them.
 
     Where `right` is −inf, or the lowest number, a very low one will do, unless `exactly` −inf is asked for. NaN is
@@ -69,7 +76,7 @@ def is_near(x: Tensor, right: Tensor, exactly: bool = False) -> bool:
         if (~right.isfinite() & ~hidden).any() or not (x[hidden] <= (-math.inf if exactly else HIDDEN)).all():
             return False
         x, right = x[~hidden], right[~hidden]
-    return bool(same(x, right, CLOSE).all())
+    return bool(same(x, right, within).all())
 
 
 def is_equal(one: Any, other: Any) -> bool:
@@ -100,7 +107,11 @@ def _find_memory(x: Tensor) -> int:
 def may_be(x: Value, right: Value) -> bool:
     """Tell quickly whether two values may hold the same numbers."""
     (count, truth, size), (count_right, truth_right, size_right) = x.digest, right.digest
-    return count == count_right and truth == truth_right and abs(size - size_right) <= 2e-4 * (abs(size_right) + 1e-9)
+    return (
+        count == count_right
+        and truth == truth_right
+        and abs(size - size_right) <= 2 * right.within * (abs(size_right) + 1e-9)
+    )
 
 
 def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]]:
@@ -138,7 +149,7 @@ def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
     """Find the layout in which a value equals a checkpoint; None if it does not."""
     if may_be(x, right):
         for axes, laid in lay_out(right.tensor, x.tensor.shape):
-            if is_near(x.tensor, laid, exactly):
+            if is_near(x.tensor, laid, exactly, right.within):
                 return axes
     return None
 

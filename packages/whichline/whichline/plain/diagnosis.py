@@ -183,7 +183,7 @@ class Diagnosis:
         said = [found.difference.words]
         said += [f"The reference has it in {name_file(at[0], self.suite.root)}, line {at[1]}."] if at else []
         place = found.place
-        said += ["It goes wrong inside this call."] if found.trace.is_called_rightly(place) else []
+        said += self._describe_inside(found.trace, place) if found.trace.is_called_rightly(place) else []
         return Finding(
             known.name,
             re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
@@ -194,6 +194,14 @@ class Diagnosis:
             step=step,
             **show_place(place.file, place.function, place.node, self.suite.root),
         )
+
+    def _describe_inside(self, trace: Trace, call: Expression) -> list[str]:
+        inside = (each for each in trace.places if each in trace.inside[call])
+        first = next(filter(trace.is_first_divergence, inside), None)
+        return ["It goes wrong inside this call.", *([self._describe_first(first)] if first else [])]
+
+    def _describe_first(self, place: Expression) -> str:
+        return BEGIN.format(place, name_file(place.file, self.suite.root), place.line)
 
     def _find_unproved(
         self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
@@ -220,7 +228,7 @@ class Diagnosis:
         if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, roots)]):
             return [repair]
         if roots:
-            said = BEGIN.format(roots[0], name_file(roots[0].file, self.suite.root), roots[0].line)
+            said = self._describe_first(roots[0])
         else:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))

@@ -249,10 +249,23 @@ def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts:
             gradient = parts.get(state[key].name + GRADIENT)
             _copy_into(tensors[key], x, gradient)
         elif key == "training":
-            value.train(x)
+            _set_training(value, x)
         elif key.startswith("param_groups"):
             index, _, name = key.removeprefix("param_groups[").partition("].")
-            value.param_groups[int(index)][name] = x
+            _set_option(value, int(index), name, x)
+
+
+def _set_training(value: Any, is_training: bool) -> None:
+    if isinstance(value, nn.Module):
+        value.train(is_training)
+
+
+def _set_option(value: Any, group: int, name: str, x: Any) -> None:
+    """Set an option of an optimiser, which may be no optimiser of torch."""
+    if isinstance(value, torch.optim.Optimizer):
+        value.param_groups[group][name] = x
+    elif hasattr(value, name):
+        setattr(value, name, x)
 
 
 def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
