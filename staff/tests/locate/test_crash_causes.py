@@ -124,6 +124,29 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ),
         "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
     ),
+    "layers in a plain list, to which weights are lent": (
+        LINEAR,
+        layer(
+            USE,
+            "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
+            "    return torch.func.functional_call(outer, {'parts.0.weight': weights}, in_features)\n",
+        ),
+        "`self.parts` is a plain list since adapters.py:43: without nn.ModuleList its layers are no part of the module.",
+    ),
+    "a method without a return, of an object that its answer replaces": (
+        ROPE,
+        [
+            (
+                "        return turned\n",
+                "        return turned\n\n    def longer(self):\n        Rotation(14, 1e4, 99)\n",
+            ),
+            (
+                TURN,
+                "    turn = Rotation(d_k, theta, max_seq_len)\n    turn = turn if turn is None else turn.longer()\n    return turn.cos.sum(in",
+            ),
+        ],
+        "`Rotation.longer` in adapters.py:50 has no `return`, so it gives None.",
+    ),
     "a key in another order": (
         ROPE,
         [

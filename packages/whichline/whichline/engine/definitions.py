@@ -73,8 +73,10 @@ class Definitions:
                 yield resolve(each.func, names_in(trace))
             elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, names_in(trace), ...) is None:
                 made = self.find_origin_of_name(each)
-                if made and isinstance(made.value, ast.Call):
-                    yield resolve(made.value.func, made.names)
+                value = made.value if made else None
+                given = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+                calls = [one for one in given if isinstance(one, ast.Call)]
+                yield from (_find_called(call.func, made.names) for call in calls if made)
 
     def find_origin_of_name(self, node: ast.expr, depth: int = -1) -> "Origin | None":
         """Find the line that gave a name, or an attribute of `self`, its value.
@@ -310,6 +312,15 @@ def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str |
         ),
         None,
     )
+
+
+def _find_called(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """What is called; of an object that the name has lost, the method of the one class that has it."""
+    found = resolve(node, names)
+    if found is not None or not isinstance(node, ast.Attribute):
+        return found
+    classes = {each for each in names.values() if isinstance(each, type) and node.attr in vars(each)}
+    return vars(classes.pop())[node.attr] if len(classes) == 1 else None
 
 
 def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:

@@ -206,6 +206,7 @@ def shorten(message: str) -> tuple[str, str]:
     kind, colon, text = message.partition(": ")
     hint = HINT.search(text)
     advice = "" if hint is None or FOLLOWED in hint[1] else hint[1]
+    text = re.sub(r"(submodule `[\w.]+`): \[.*", r"\1 is no torch.nn.Module", text, flags=re.DOTALL)
     text = (text[: hint.start()].strip() if hint else text).removesuffix(", but expected one of:")
     if len(text) > LONGEST:
         text = re.split(r"\.\s+(?=[A-Z])|, which is |: (?=\[)", text)[0]
