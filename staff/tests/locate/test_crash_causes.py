@@ -131,7 +131,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
             "    return torch.func.functional_call(outer, {'parts.0.weight': weights}, in_features)\n",
         ),
-        "`self.parts` is a plain list since adapters.py:43: without nn.ModuleList its layers are no part of the module.",
+        "since adapters.py:43: without nn.ModuleList its layers are no part of the module.",
     ),
     "a method without a return, of an object that its answer replaces": (
         ROPE,
@@ -142,7 +142,8 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ),
             (
                 TURN,
-                "    turn = Rotation(d_k, theta, max_seq_len)\n    turn = turn if turn is None else turn.longer()\n    return turn.cos.sum(in",
+                "    turn = Rotation(d_k, theta, max_seq_len)\n    turn = turn if turn is None else turn.longer()\n"
+                "    return turn.cos.sum(in",
             ),
         ],
         "`Rotation.longer` in adapters.py:50 has no `return`, so it gives None.",

@@ -68,9 +68,9 @@ class Mutant:
         return getattr(self.node, "lineno", 0)
 
     @property
-    def is_less(self) -> bool:
-        """Tell whether it only leaves something out: such a change comes last."""
-        return self.words in (NOTHING, LINE)
+    def rank(self) -> int:
+        """How late it is tried: a sign where none stood may make up for a mistake elsewhere, and so may less code."""
+        return 2 if self.words in (NOTHING, LINE) else int(self.words == SIGN)
 
 
 class Mutable:

@@ -76,7 +76,7 @@ def find_repair(
         function, names = _Function(runner, file, Mutable(tree, name)), _Names(trace, file, name)
         mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
         mutants = [each for each in mutants if each.line in names.lines]
-        for mutant in sorted(mutants, key=lambda each: (each.is_less, abs(each.line - line))):
+        for mutant in sorted(mutants, key=lambda each: (each.rank, abs(each.line - line))):
             if runner.is_late or runner.mutant_runs >= most:
                 return None
             if function.passes(mutant, tests):
