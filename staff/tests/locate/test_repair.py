@@ -1,7 +1,9 @@
 """Repairs: the one small change of the code with which failing tests pass, where no value shows the place."""
 
 import ast
+import itertools
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from staff.tests.locate.conftest import Explain
 from staff.tests.locate.test_calls import list_marks
 from whichline.locate import mutants
+from whichline.locate.instrument import PROBE
 from whichline.locate.mutants import Changes, Mutable
 
 ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
@@ -16,7 +19,7 @@ PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
-def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ()) -> dict[Any, str]:
+def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c[0]")) -> dict[Any, str]:
     """What all mutants of `f` answer, and what the change is."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
@@ -49,6 +52,9 @@ def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ()) -> d
         ("return a if b else 0", (7, 0), 7, mutants.SIDES),
         ("return a + 2 + b", (7, 2), 12, mutants.NUMBER),
         ("return sum(range(a)) + b", (4, 0), 10, mutants.ONE_MORE),
+        ("c = (a + b) / 2\n    return c", (7, 3), 6.0, mutants.ONE_MORE),
+        ("return tuple(max(x, b) for x in (a, -a))", (-7, 2), (7, 7), mutants.ABSOLUTE),
+        ("c = [b]\n    return a * c[0] + c[0]", (7, 2), 21, mutants.NAMES),
         ("return tuple([1, 2, 3, 4][:a]) * b", (2, 1), (1, 2, 3), mutants.ONE_MORE),
         ("return (b, a)", (7, 2), (7, 2), mutants.ORDER),
         ("return max(a, b)", (7, 2), 2, mutants.FUNCTION),
@@ -88,9 +94,20 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
         assert code is None or "n" in code.co_varnames
 
 
-def test_what_may_loop_for_ever_has_no_mutants() -> None:
-    mutable = Mutable(ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n"), "f")
-    assert not mutable.list_mutants(Changes(lambda _: (), {}, ()))
+def test_a_mutant_that_loops_for_ever_is_ended() -> None:
+    tree = ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n    return n\n")
+    mutable, ended = Mutable(tree, "f"), Counter[bool]()
+    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, ())):
+        looks = itertools.count()
+        names: dict[str, Any] = {PROBE: lambda _, value, looks=looks: value if next(looks) < 100 else 1 / 0}
+        exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
+        names["f"].__code__ = mutable.compile(mutant, "f.py")
+        try:
+            names["f"](3)
+            ended[True] += 1
+        except ZeroDivisionError:
+            ended[False] += 1
+    assert ended[True] > 3 < ended[False]
 
 
 POLAR = """        a = self.angles[positions]

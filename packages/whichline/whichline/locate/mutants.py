@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from types import CodeType
 
+from whichline.locate.instrument import PROBE
 from whichline.locate.observed import list_codes
 
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
@@ -33,6 +34,7 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
+OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that may be left out
 NOT_RUN = ("returns", "annotation", "decorator_list", "type_params")
 MOST_NAMES = 6  # that are tried in the place of one
@@ -47,8 +49,11 @@ PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OPTION = "another option here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
+ABSOLUTE = "the absolute value here"
 NOTHING, LINE = "a part of this left out", "this line left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
+
+NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
 
 Slot = tuple[ast.AST, str, int | None]  # where a node stands: the one above it, the field, and the number in that
 Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place of the one in the slot, and the words
@@ -100,11 +105,10 @@ class Mutable:
         self._module = ast.fix_missing_locations(ast.Module([inner], []))
         self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self._read = _count_read(function)
+        self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))
 
     def list_mutants(self, changes: "Changes") -> list[Mutant]:
-        """List all mutants; none of a function that may then loop for ever."""
-        if any(isinstance(each, ast.While) for each in ast.walk(self._function)):
-            return []
+        """List all mutants."""
         found = [(slot, change) for slot in _list_slots(self._function) for change in changes.list_changes(slot)]
         return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
 
@@ -121,7 +125,8 @@ class Mutable:
                 ast.copy_location(node, old)
         _set(mutant.slot, mutant.new)
         try:
-            return find_code(compile(self._module, file, "exec", dont_inherit=True), self.name)
+            module = _Counted().visit(copy.deepcopy(self._module)) if self._has_loop else self._module
+            return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
         except (SyntaxError, ValueError, TypeError):
             return None
         finally:
@@ -190,15 +195,19 @@ class Changes:
         is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
-        if isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range"):
+        is_counted = isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range")
+        is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
+        if is_counted or is_whole:
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
+        if field == "args" and _name_called(above) in OF_SIZES:
+            yield node, _call("abs", node), ABSOLUTE
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
             yield node, _call("list", node), LISTED
         if isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare):
-            names = dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+            names = dict.fromkeys(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
             for one, other in combinations(names, 2):
                 if other in self.list_alike(one):
-                    yield node, _Exchange({one: other, other: one}).visit(copy.deepcopy(node)), NAMES
+                    yield node, _Exchange(one, other).visit(copy.deepcopy(node)), NAMES
 
     # Expressions.
 
@@ -310,12 +319,24 @@ class Changes:
         yield node.test, ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse), OPPOSITE
 
 
-class _Exchange(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
+class _Counted(ast.NodeTransformer):
+    """Has each turn of a `while` count as a look at an expression, so that a mutant that loops for ever is ended."""
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+    def visit_While(self, node: ast.While) -> ast.While:
+        self.generic_visit(node)
+        look = ast.Call(ast.Name(PROBE, ast.Load()), [ast.Constant(0), node.test], [])
+        return ast.fix_missing_locations(ast.copy_location(ast.While(look, node.body, node.orelse), node))
+
+
+class _Exchange(ast.NodeTransformer):
+    """Exchanges expressions by their texts."""
+
+    def __init__(self, one: str, other: str) -> None:
+        self._texts = {one: other, other: one}
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        text = ast.unparse(node) if isinstance(node, NAMED) else ""
+        return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
 
 
 def _with(node: ast.expr, **fields: object) -> ast.expr:

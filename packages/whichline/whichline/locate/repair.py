@@ -18,7 +18,7 @@ from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.mutants import Changes, Mutable, Mutant, find_code
+from whichline.locate.mutants import NAMED, Changes, Mutable, Mutant, find_code
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Runner, choose_kinds
@@ -175,7 +175,7 @@ class _Names:
     def __init__(self, trace: Trace, file: str, name: str) -> None:
         inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, name)]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
-        named = [each for each in inside if isinstance(each.node, ast.Name | ast.Attribute)]
+        named = [each for each in inside if isinstance(each.node, NAMED)]
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
         self._kinds = {each: _describe_kind(x) for each, x in given.items()}
         self._kinds |= {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}

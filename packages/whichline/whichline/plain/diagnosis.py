@@ -242,12 +242,14 @@ class Diagnosis:
             return None
         name = tests[0].cases()[0].call
         passing = [test for test in failing if repair.passes(self.suite.make_item(test))]
+        if not passing:
+            return None  # as many a change would do
         finding = Finding(
             name,
             f"{name}-repair",
             (words[0].upper() + words[1:],),
             proof=_say_proof(repair.words, name, passing, failing),
-            tests=tuple(passing or failing),
+            tests=tuple(passing),
             **repair.show(self.suite.root),
         )
         self.repairs.append((repair, finding))
