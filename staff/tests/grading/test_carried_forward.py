@@ -270,8 +270,10 @@ SCORES = torch.rand(2, 3, 4)
 def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> None:
     header = ask_lender(lender, "run_softmax", in_features=SCORES.clone().requires_grad_(), dim=dim)
     assert header["tensors"][0]["shape"] == [2, 3, 4]
-    gradient = pack({"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}, [SCORES])
-    assert send(lender, gradient)["gradients"] == [{"tensor": 0}]
+    asked = {"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}
+    assert send(lender, pack(asked, [SCORES]))["gradients"] == [{"tensor": 0}]
+    with pytest.raises(FrameError, match="something of another shape"):
+        send(lender, pack(asked, [SCORES[:1]]))
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=dim)
 
 
@@ -298,13 +300,16 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
     [
         ("run_scaled_dot_product_attention", {"Q": SCORES, "K": SCORES, "V": SCORES}),
         ("run_multihead_self_attention", {"in_features": SCORES}),
+        ("run_linear", {"weights": SCORES, "in_features": SCORES}),  # right, so that there is no lesson of it
         ("no such function", {"in_features": SCORES}),
-        ("run_softmax", {"in_features": SCORES, "dim": 0}),
-        ("run_softmax", {"in_features": SCORES, "dim": True}),
+        *(("run_softmax", {"in_features": SCORES, "dim": dim}) for dim in (0, -3, -17, 10**25, True, "-1", -1.0, None)),
         ("run_softmax", {"in_features": SCORES, "axis": -1}),
         ("run_softmax", {"in_features": torch.rand(2, 3, 5), "dim": -1}),
         ("run_softmax", {"in_features": torch.rand(200, 3, 4), "dim": -1}),
-        ("run_softmax", {"in_features": SCORES > 0, "dim": -1}),
+        *(
+            ("run_softmax", {"in_features": x, "dim": -1})
+            for x in (SCORES > 0, SCORES.long(), SCORES.byte(), SCORES[:0])
+        ),
         ("run_softmax", {"in_features": "text", "dim": -1}),
         ("run_softmax", {"in_features": None, "dim": -1}),
         ("run_softmax", {}),

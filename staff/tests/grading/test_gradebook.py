@@ -215,10 +215,7 @@ def write_version(version: int) -> Callable[[Path], None]:
     ("make", "message"),
     [
         (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
-        (
-            write_version(9),
-            f"gradebook.sqlite has version 9.*{TODO}",
-        ),
+        (write_version(9), f"gradebook.sqlite has version 9.*{TODO}"),
         (Path.mkdir, "gradebook.sqlite: unable to open"),
         (
             lambda path: path.write_text("no database, but long enough to be looked at"),

@@ -162,10 +162,7 @@ PACKAGE = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional
         (FLAT | {"adapters.py": IMPORTS, "functional.py": ""}, {*FLAT, "functional.py"}),
         (FLAT | dict.fromkeys(LEFT_OUT_BY_NAME, ""), {*FLAT}),
         (FLAT | {"zeros.bin": "0" * (20 << 20)}, {*FLAT}),
-        (
-            PACKAGE,
-            {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"},
-        ),
+        (PACKAGE, {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"}),
     ],
     ids=[
         "one folder down",

@@ -51,21 +51,13 @@ EXTENDED, GROUP, MAILED = 2, 5, 6  # numbers of students; the group is late
 
 
 class Work(NamedTuple):
-    """What is handed in, and what it should get.
+    """What is handed in, and what it should get."""
 
-    Args:
-        what: it is, for people.
-        path: of a folder or a file.
-        points: it should get.
-        softmax: how many of these are for softmax.
-        hostile: whether `points` are the most that it may get.
-    """
-
-    what: str
-    path: Path
-    points: float
-    softmax: float = SOFTMAX
-    hostile: bool = False
+    what: str  # it is, for people
+    path: Path  # of a folder or a file
+    points: float  # it should get
+    softmax: float = SOFTMAX  # how many of these are for softmax
+    hostile: bool = False  # whether `points` are the most that it may get
 
 
 @dataclass(frozen=True)
@@ -107,12 +99,7 @@ class Student:
 
 
 def make_class(start: Path, folder: Path) -> list[Student]:
-    """Make up six students.
-
-    Args:
-        start: the tree that they received.
-        folder: for what they write; it does not exist yet.
-    """
+    """Make up six students of the tree that they received, and a folder for what they write."""
     folder.mkdir()
 
     def faulty(what: str) -> Work:
