@@ -189,11 +189,8 @@ def test_a_file_that_hides_a_package_is_named_in_a_line(student: Student, name: 
 def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
     student: Student, command: tuple[str, ...]
 ) -> None:
-    student.replace(
-        "adapters.py",
-        "import torch\n",
-        "import argparse\n\nimport torch\n\nARGS = argparse.ArgumentParser().parse_args()\n",
-    )
+    parse = "import argparse\n\nARGS = argparse.ArgumentParser().parse_args()\n"
+    student.replace("adapters.py", "import torch\n", f"import torch\n{parse}")
     process = student.run(*command)
     assert (process.returncode, process.stderr) == (0, "")
 

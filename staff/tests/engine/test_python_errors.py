@@ -132,13 +132,8 @@ def test_what_torch_does_not_implement_in_a_worker_is_not_a_stub():
 
 
 def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
-    for mistake in (
-        "layer.nothing",
-        "weights.view(3, 3)",
-        "weights + torch.zeros(4)",
-        "1 / 0",
-        "in_features.bmm(weights)",
-    ):
+    mistakes = ("layer.nothing", "weights.view(3, 3)", "weights + torch.zeros(4)", "1 / 0", "in_features.bmm(weights)")
+    for mistake in mistakes:
         lines = report(tmp_path, LINEAR.format(mistake))
         assert not [line for line in lines if "site-packages" in line or "whichline" in line or "_pytest" in line]
         assert "  adapters.py:15, in run_linear" in lines

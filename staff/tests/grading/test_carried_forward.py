@@ -42,8 +42,8 @@ Edit = tuple[str, str, str]  # a file, some of it, and what stands there instead
 BASE_2 = (FUNCTIONAL, "torch.exp(logits - maximum)", "torch.exp2(logits - maximum)")
 SCALE = (
     FUNCTIONAL,
-    "    return weighted_values(weights, V)",
-    "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
+    "return weighted_values(weights, V)",
+    "return weighted_values(attention_weights(Q / 2, K, mask), V)",
 )
 UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
 BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
@@ -53,16 +53,8 @@ DIRECTION = (
     "even * cos + odd * sin, odd * cos - even * sin",
 )
 THETA = ("adapters.py", "Embedding(theta, d_model // num_heads,", "Embedding(theta / 2, d_model // num_heads,")
-SHORT = (
-    "adapters.py",
-    "Embedding(theta, d_model // num_heads, max_seq_len",
-    "Embedding(theta, d_model // num_heads, 2",
-)
-DOUBLED = (
-    f"{NN}/attention_module.py",
-    "scores = attention_scores(Q, K, mask)",
-    "scores = 2 * attention_scores(Q, K, mask)",
-)
+SHORT = ("adapters.py", "theta, d_model // num_heads, max_seq_len", "theta, d_model // num_heads, 2")
+DOUBLED = (f"{NN}/attention_module.py", "= attention_scores(Q, K, mask)", "= 2 * attention_scores(Q, K, mask)")
 PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
 NOT_WRITTEN = (
     "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",

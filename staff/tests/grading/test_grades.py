@@ -45,6 +45,7 @@ from whichline_grader.sandbox.submission import Submission
 SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
 NONE: Any = None  # what a batch does not need when nothing is run
 NOTES, COURSE = Notes(), Course()
+ADA, DATE = Student("1234", "lovelaceada"), "2026-10-01-23-58-01"
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
 
 GRADESCOPE = """\
@@ -114,17 +115,12 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize(
     ("name", "platform", "student", "more"),
     [
-        (
-            "lovelaceada_LATE_1234_9_my_home-work-2.zip",
-            "canvas",
-            Student("1234", "lovelaceada"),
-            {"order": 9, "late": True},
-        ),
-        ("lovelaceada_1234_99887_hw.zip", "canvas", Student("1234", "lovelaceada"), {"order": 99887}),
+        ("lovelaceada_LATE_1234_9_my_home-work-2.zip", "canvas", ADA, {"order": 9, "late": True}),
+        ("lovelaceada_1234_99887_hw.zip", "canvas", ADA, {"order": 99887}),
         ("Ada Lovelace_4711_assignsubmission_file_", "moodle", Student("4711", "Ada Lovelace"), {}),
         ("Ada Lovelace_4711_assignsubmission_file_home_work.zip", "moodle", Student("4711", "Ada Lovelace"), {}),
         (
-            "Homework 1_ada_attempt_2026-10-01-23-58-01_home_work.zip",
+            f"Homework 1_ada_attempt_{DATE}_home_work.zip",
             "blackboard",
             Student("ada", "ada"),
             {"order": 20261001235801},

@@ -139,11 +139,8 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
     git(tree, "add", "--all")
     with pytest.raises(HandoutError) as refused:
         make_handout(tree, "1")
-    assert [line.split(": ")[0] for line in str(refused.value).splitlines()] == [
-        "docs/a.md:1",
-        "docs/a.md:3",
-        "docs/b.md:1",
-    ]
+    places = [line.split(": ")[0] for line in str(refused.value).splitlines()]
+    assert places == ["docs/a.md:1", "docs/a.md:3", "docs/b.md:1"]
     stage = Stage()
     verify_handout(tree, stage)
     assert stage.errors == str(refused.value).splitlines()

@@ -232,12 +232,7 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     adapters = run(
         trying("while True: pass") + "run_linear = run_rope = lambda *_: run_softmax(0, 0)\n", call_seconds=0.5
     )
-    for expected in (
-        "no answer within 0.5 s",
-        "no answer within 0.5 s",
-        "run_softmax is not called again",
-        "is not called",
-    ):
+    for expected in (*["no answer within 0.5 s"] * 2, "run_softmax is not called again", "is not called"):
         with pytest.raises(TimedOut, match=expected):
             adapters.run_softmax(X, 0)
     for expected in ("no answer within 0.1 s", "run_linear is not called again"):

@@ -55,11 +55,7 @@ def test_multihead_attention_works_on_the_device_of_its_input() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_rope_in_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
-    rope, x, positions = (
-        RotaryPositionalEmbedding(10000.0, 8, 1000),
-        drawn(3, 8, dtype=dtype),
-        torch.tensor([0, 9, 999]),
-    )
+    rope, x, positions = RotaryPositionalEmbedding(1e4, 8, 1000), drawn(3, 8, dtype=dtype), torch.tensor([0, 9, 999])
     assert torch.equal(rope(x, positions), rope(x.float(), positions).to(dtype))
 
 
