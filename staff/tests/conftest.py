@@ -1,5 +1,8 @@
 """Fixtures that several test modules share."""
 
+import whichline.quick_start  # noqa: F401 (no garbage is looked for: what tests leave behind is little)
+
+# isort: split
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -27,12 +27,7 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 class Comparison(ctypes.Structure):
     """Of one argument of a system call, as libseccomp has it."""
 
-    _fields_ = (
-        ("number", ctypes.c_uint),
-        ("comparison", ctypes.c_int),
-        ("a", ctypes.c_uint64),
-        ("b", ctypes.c_uint64),
-    )
+    _fields_ = (("number", ctypes.c_uint), ("comparison", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
 def docker_filter() -> int:
@@ -63,13 +58,7 @@ def docker_filter() -> int:
 def run_in_container(
     command: Sequence[str | Path], binds: Sequence[str | Path], memory_bytes: int
 ) -> subprocess.CompletedProcess[str]:
-    """Run `command`.
-
-    Args:
-        command: with its arguments.
-        binds: further arguments of bubblewrap: what is seen where.
-        memory_bytes: that it may take, where the kernel can cap it.
-    """
+    """Run a command; `binds` are further arguments of bubblewrap, and memory is capped where the kernel can do so."""
     program = docker_filter()
     bubblewrap = ["bwrap", "--die-with-parent", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
     # An interpreter in a home folder is out of reach for other users, and a container's is not.

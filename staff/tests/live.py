@@ -18,19 +18,14 @@ from whichline_grader.sandbox.submission import Submission
 
 
 class Live(Recorded):
-    """Asks what is called, and gives the answers.
-
-    Attributes:
-        interview: what is asked.
-        memory: of the calls that are made from now on, in bytes.
-    """
+    """Asks what is called, and gives the answers."""
 
     def __init__(self, interview: Interview) -> None:
         self._mine: list[Question] = []
         self._theirs: list[Answer] = []
         super().__init__({"": self._mine}, {"": self._theirs}, interview.submission)
         self.interview = interview
-        self.memory: int | None = None
+        self.memory: int | None = None  # of the calls that are made from now on, in bytes
 
     def answer(self, call: Question) -> Answer:
         number = len(self.values)

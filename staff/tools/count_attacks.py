@@ -5,11 +5,9 @@
 
 import re
 import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 
-from staff.tests.attacks.attack import HEAD, find_attacks
+from staff.tests.attacks.attack import HEAD, list_attacks
 from staff.tests.attacks.catalogue import feeder
 from staff.tests.attacks.test_defences import WITHOUT
 from staff.tools.student import ROOT
@@ -28,8 +26,7 @@ SENTENCES = {
 
 def count_attacks() -> dict[str, int]:
     """Count the attacks by what becomes of them; some of the refused ones are shown without the defence."""
-    with tempfile.TemporaryDirectory() as folder:
-        attacks = [*find_attacks(Path(folder))]
+    attacks = list_attacks()
     counts = Counter(attack.plain for attack in attacks)
     refused = {attack.id for attack in attacks if attack.plain == "refused"}
     of_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}

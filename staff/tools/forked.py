@@ -6,6 +6,7 @@ its id, and when that is asked for, one with its exit status. What the module st
 is forked in the same way.
 """
 
+import atexit
 import json
 import os
 import runpy
@@ -13,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -115,7 +117,27 @@ def wait() -> None:
     sys.path[0] = wanted["folder"]
     if module != "pytest":  # a plain suite's own process begins without what the tests have imported
         subprocess.Popen = _Popen
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    status: Any = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        status = ended.code or 0
+    _end(status)
+
+
+def _end(status: Any) -> None:
+    """End as Python does, but for taking torch apart, which takes as long as much of what is run."""
+    threading._shutdown()  # type: ignore[attr-defined] (it is private, and waits for threads)
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(status)  # Python has words for it
+    if not isinstance(status, int):
+        print(status, file=sys.stderr, flush=True)
+        status = 1
+    os._exit(status & 0xFF)
 
 
 class _Popen(subprocess.Popen):

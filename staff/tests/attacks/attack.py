@@ -53,11 +53,18 @@ class Attack:
         return f"after-{Path(self.name).stem[:80]}.py"
 
 
+def list_attacks(folder: Path = Path()) -> list[Attack]:
+    """Every attack, and where it lies once it is written into `folder`."""
+    heads = HEAD.findall(TEXT + "\n".join(archives.ATTACKS))
+    return [Attack(folder / (f"{id}.py" if id in CODE else archives.find(id)[0]), id, *rest) for id, *rest in heads]
+
+
 def find_attacks(folder: Path, ids: Collection[str] = ()) -> Iterator[Attack]:
-    """Every attack, or those of these ids, written into `folder`."""
-    for head in HEAD.findall(TEXT + "\n".join(archives.ATTACKS)):
-        if not ids or head[0] in ids:
-            yield Attack(write_attack(head[0], folder), *head)
+    """Those of these ids, or every one, written into `folder`."""
+    for attack in list_attacks(folder):
+        if not ids or attack.id in ids:
+            write_attack(attack.id, folder)
+            yield attack
 
 
 def write_attack(id: str, folder: Path) -> Path:

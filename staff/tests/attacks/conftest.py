@@ -49,10 +49,7 @@ def graded(run: Callable[..., Run]) -> Run:
     return run("grade", "bubblewrap process")
 
 
-@pytest.fixture(
-    scope="session",
-    params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)],
-)
+@pytest.fixture(scope="session", params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)])
 def results(request: pytest.FixtureRequest, run: Callable[..., Run]) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside two busy processes for each processor."""
     layer = "bubblewrap" if request.param == BUSY else request.param

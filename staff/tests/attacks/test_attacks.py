@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from staff.tests.attacks.attack import Attack, find_attacks
+from staff.tests.attacks.attack import Attack, list_attacks
 from staff.tests.attacks.grade import TESTS
 from staff.tests.attacks.plain import Outcome
 from whichline_grader.grading.graded import Grading
@@ -31,8 +31,7 @@ AT_EACH_CHANGE = {
     *("exploding_archive", "public_answers", "shadowed_libraries"),
 }
 
-with tempfile.TemporaryDirectory() as folder:  # what is made there is made again by those who grade it
-    ATTACKS = list(find_attacks(Path(folder)))
+ATTACKS = list_attacks()
 
 
 def by_night(attack: Attack) -> tuple[pytest.MarkDecorator, ...]:

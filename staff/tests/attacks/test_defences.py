@@ -4,12 +4,7 @@ Each test is named after its attack, and shows what happens to a grader without 
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
-import tracemalloc
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +15,7 @@ import pytest
 import torch
 
 from staff.tests import ROOT
-from staff.tests.attacks.attack import HEAD, find_attacks, write_attack
+from staff.tests.attacks.attack import HEAD, list_attacks, write_attack
 from staff.tests.attacks.catalogue import feeder
 from staff.tests.grading.test_gradebook import GRADING
 from staff.tests.live import Live, connect
@@ -43,8 +38,15 @@ X = torch.ones(3)
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]
 Answer = Callable[..., tuple[Any, Live]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
-# The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
+# The rest of what a plain run refuses: what happens without a defence is no work of ours, or nothing.
 WITHOUT = {
+    "bzip2_archive": "to read one byte, Python unpacks 32 MiB",
+    "climbing_archive": "what unpacks it as unzip once did writes two folders above",
+    "fake_report": "who looks for a score in what is printed finds 15",
+    "linking_archive": "what unpacks it as unzip once did reads the grader's own adapters",
+    "no_numbers": "who asks whether it is far off is told no: NaN is not",
+    "own_tests": "pytest takes the tests that are handed in",
+    "shadowed_libraries": "a Python that starts in its folder imports its modules",
     "blames_the_grader": "an exception's name would have to be taken for its class",
     "changes_its_input": "it is a wrong answer: a case keeps its inputs as they were before the call",
     "closed_descriptors": "it ends its own process and no other",
@@ -53,35 +55,11 @@ WITHOUT = {
 }
 
 
-def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason(tmp_path: Path) -> None:
-    refused = {attack.id for attack in find_attacks(tmp_path) if attack.plain == "refused"}
+def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason() -> None:
+    refused = {attack.id for attack in list_attacks() if attack.plain == "refused"}
     shown = {name.removeprefix("test_") for name in globals()}
     at_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
     assert refused - shown - IN_PARAMETERS - at_feeder == WITHOUT.keys()
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """As `unzip` did for years: every entry is what it says and goes where it says."""
-    with zipfile.ZipFile(archive) as file:
-        for info in file.infolist():
-            path = Path(os.path.normpath(folder / info.filename))
-            if info.external_attr >> 28 == 0o12:
-                path.symlink_to(file.read(info).decode())
-            else:
-                path.write_bytes(file.read(info))
-
-
-def test_climbing_archive(tmp_path: Path) -> None:
-    inside = tmp_path / "a" / "b"
-    inside.mkdir(parents=True)
-    unpack(write_attack("climbing_archive", tmp_path), inside)
-    assert (tmp_path / "cs336-attack.py").exists()
-
-
-def test_linking_archive(tmp_path: Path) -> None:
-    (tmp_path / "unpacked").mkdir()
-    unpack(write_attack("linking_archive", tmp_path), tmp_path / "unpacked")
-    assert (tmp_path / "unpacked" / "adapters.py").read_text() == (ROOT / "adapters.py").read_text()
 
 
 def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,16 +68,6 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         take_in(path)
     monkeypatch.setattr(files, "MAX_SOURCE_BYTES", 1 << 30)
     assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
-
-
-def test_bzip2_archive(tmp_path: Path) -> None:
-    path = write_attack("bzip2_archive", tmp_path)
-    assert path.stat().st_size < 1000
-    tracemalloc.start()
-    with zipfile.ZipFile(path) as file, file.open("model.py") as opened:
-        opened.read(1)
-    assert tracemalloc.get_traced_memory()[1] > 32 << 20
-    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["gradebook.sqlite", "grades.csv"])
@@ -144,30 +112,6 @@ def test_strange_text(softmax: Softmax) -> None:
     assert "<script>" in re.sub(r"```.*?```", "", "\n".join(naive), flags=re.DOTALL)
     begin, *_, end = fence([text])
     assert end == begin.removesuffix("text") == "````"
-
-
-def test_fake_report(softmax: Softmax, capsys: pytest.CaptureFixture[str]) -> None:
-    softmax(X, 0)
-    assert re.findall(r"::set-output name=score::(\d+)", capsys.readouterr().out) == ["15"]
-
-
-def test_no_numbers(softmax: Softmax) -> None:
-    answers = [softmax(X, 0) for _ in range(2)]
-    assert not ((answers[1] - 1 / 3).abs() > 1e-6).any()  # as if nothing were wrong with it
-
-
-@pytest.mark.slow
-def test_own_tests(tmp_path: Path) -> None:
-    folder = write_attack("own_tests", tmp_path)
-    command = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload", "tests"]
-    assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
-
-
-def test_shadowed_libraries(tmp_path: Path) -> None:
-    folder = write_attack("shadowed_libraries", tmp_path)
-    command = [sys.executable, "-S", "-c", "import struct"]
-    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert "ImportError: shadowed" in finished.stderr
 
 
 @pytest.fixture(scope="module")

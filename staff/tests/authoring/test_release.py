@@ -47,15 +47,11 @@ def test_without_a_course_it_is_a_rehearsal(course: Path) -> None:
 def test_a_course_has_its_own_secret_and_cases(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_release() == Release(b"abc", course)
     assert load_release().cases == course / "hidden"
+    stated = (course.parent / "course.toml").read_text()
+    monkeypatch.setenv("HOME", str(course.parent))
     for folder in ("~/course", "course"):  # beside course.toml
-        monkeypatch.setenv("HOME", str(course.parent))
-        (course.parent / "course.toml").write_text(
-            (course.parent / "course.toml").read_text().replace(str(course), folder)
-        )
+        (course.parent / "course.toml").write_text(stated.replace(str(course), folder))
         assert load_release() == Release(b"abc", course)
-        (course.parent / "course.toml").write_text(
-            (course.parent / "course.toml").read_text().replace(folder, str(course))
-        )
 
 
 @pytest.mark.parametrize("key", ["folder", "secret_sha256"])

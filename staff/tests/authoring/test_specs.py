@@ -28,11 +28,14 @@ def nothing_remembered() -> Iterator[None]:
     load_specs.cache_clear()
 
 
+def refuse(said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        load_specs()
+
+
 def test_a_problem_without_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec, "load_all_problems", lambda: {**PROBLEMS, "gelu": PROBLEMS["softmax"]})
-    expected = r"^the problem gelu of assignment.toml has no problems/gelu/reference.py$"
-    with pytest.raises(SuiteError, match=expected):
-        load_specs()
+    refuse(r"^the problem gelu of assignment.toml has no problems/gelu/reference.py$")
 
 
 def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -41,9 +44,7 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (folder / "__init__.py").touch()
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
-    expected = "(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
-    with pytest.raises(SuiteError, match=expected):
-        load_specs()
+    refuse("(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$")
 
 
 def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
@@ -58,17 +59,13 @@ def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
     monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))
-    expected = r"(?m)^problems/softmax/staff/__init__.py:3: TypeError: .*unexpected keyword argument 'out'$"
-    with pytest.raises(SuiteError, match=expected):
-        load_specs()
+    refuse(r"(?m)^problems/softmax/staff/__init__.py:3: TypeError: .*unexpected keyword argument 'out'$")
 
 
 def test_a_problem_that_was_renamed_in_assignment_toml_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     renamed = {"soft_max" if id == "softmax" else id: problem for id, problem in PROBLEMS.items()}
     monkeypatch.setattr(spec, "load_all_problems", lambda: renamed)
-    expected = "(?m)^problems/softmax belongs to no problem of assignment.toml: rename one of them, or remove it$"
-    with pytest.raises(SuiteError, match=expected):
-        load_specs()
+    refuse("(?m)^problems/softmax belongs to no problem of assignment.toml: rename one of them, or remove it$")
 
 
 def test_every_adapter_has_its_reference_in_one_problem_and_a_right_program() -> None:
@@ -96,14 +93,12 @@ BAD = {
 @pytest.mark.parametrize(("said", "change"), BAD.items())
 def test_a_bad_specification(monkeypatch: pytest.MonkeyPatch, said: str, change: dict) -> None:
     monkeypatch.setattr("problems.softmax.staff.SPEC", replace(SOFTMAX, **change))
-    with pytest.raises(SuiteError, match=said):
-        load_specs()
+    refuse(said)
 
 
 def test_a_problem_without_a_specification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("problems.softmax.staff.SPEC")
-    with pytest.raises(SuiteError, match=r"^problems/softmax/staff/__init__.py: expected SPEC, a ProblemSpec$"):
-        load_specs()
+    refuse(r"^problems/softmax/staff/__init__.py: expected SPEC, a ProblemSpec$")
 
 
 def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +107,7 @@ def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("problems.softmax.reference.run_sotfmax", run_sotfmax, raising=False)
     monkeypatch.setattr(spec, "list_adapters", lambda id: ["run_sotfmax"] if id == "softmax" else list_adapters(id))
-    message = r"(?m)^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$"
-    with pytest.raises(SuiteError, match=message):
-        load_specs()
+    refuse(r"(?m)^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$")
 
 
 def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,11 +115,9 @@ def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "adapters.py").write_text(source)
     (tmp_path / "problems").symlink_to(ROOT / "problems")
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
-    message = (
+    refuse(
         "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add a reference$"
     )
-    with pytest.raises(SuiteError, match=message):
-        load_specs()
 
 
 @pytest.mark.parametrize("kind", ["public", "hidden"])
@@ -134,9 +125,7 @@ def test_a_case_of_two_problems(monkeypatch: pytest.MonkeyPatch, kind: str) -> N
     first = getattr(SOFTMAX, kind)[0]
     specs = {**SPECS, "linear": replace(SPECS["linear"], **{kind: [first]})}
     monkeypatch.setattr(spec, "_load_spec", specs.__getitem__)
-    message = rf"(?m)^the {kind} case {first.name} belongs to softmax and to linear: rename one of them$"
-    with pytest.raises(SuiteError, match=message):
-        load_specs()
+    refuse(rf"(?m)^the {kind} case {first.name} belongs to softmax and to linear: rename one of them$")
 
 
 def test_all_that_is_wrong_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from whichline.checking.board import begin_at, render, score
 from whichline.checking.runner import Run
 from whichline.checking.short_failures import shorten_findings
 from whichline.cli import main as cs336
-from whichline.engine.assignment import find_problem, load_problems
+from whichline.engine.assignment import Problem, find_problem, load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 
@@ -75,6 +76,19 @@ def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Studen
     assert "This is not your mistake: please show it to the staff of your course." in said
 
 
+def shown(
+    problems: Iterable[Problem],
+    results: list[Result],
+    findings: Sequence[Finding] = (),
+    width: int = 80,
+    whole: bool = True,
+) -> str:
+    console = Console(width=width, height=20, file=StringIO())
+    with console.capture() as board:
+        console.print(render(score(problems, results, findings), Run(1), ROOT, whole=whole))
+    return board.get()
+
+
 def test_the_board_fits_in_60_columns() -> None:
     problems = load_problems(ROOT)
     headline = "not implemented yet: write run_softmax in adapters.py:14"
@@ -83,13 +97,11 @@ def test_the_board_fits_in_60_columns() -> None:
         for each in problems.values()
         for name in each.tests
     ]
-    console = Console(width=60, height=20, file=StringIO())
-    with console.capture() as shown:
-        console.print(render(score(problems.values(), results), Run(1), ROOT, whole=True))
-    lines = shown.get().splitlines()
+    board = shown(problems.values(), results, width=60)
+    lines = board.splitlines()
     assert max(map(len, lines)) <= 60
     assert lines[0].split() == ["Problem", "State", "Tests", "Points"]
-    assert len(rows(shown.get())) == len(problems) == lines.index("") - 3
+    assert len(rows(board)) == len(problems) == lines.index("") - 3
     assert "uv run cs336 check --watch  shows this after every save" in lines
     assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
 
@@ -98,10 +110,7 @@ def show_board(results: dict[str, str], explanations: list[Finding], chosen: str
     """The board's lines from "Next:" on: of tests that fail, by name, with their headlines."""
     problems = [load_problems(ROOT)[chosen]]
     failed = [Result(name, chosen, False, False, 1.0, Outcome.FAILED, Check.ANSWER, results[name]) for name in results]
-    console = Console(width=80, file=StringIO())
-    with console.capture() as shown:
-        console.print(render(score(problems, failed, explanations), Run(1), ROOT))
-    lines = shown.get().splitlines()
+    lines = shown(problems, failed, explanations, whole=False).splitlines()
     return [line.rstrip() for line in lines[lines.index("") + 1 :]]
 
 
@@ -120,11 +129,8 @@ def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
         "  and 1 more place: a.py:7",
         "uv run pytest -x -k test_softmax",
     ]
-    assert show_board(results, []) == [
-        "Next: test_softmax[1d]",
-        "  the answer is NaN",
-        "uv run pytest -x -k test_softmax",
-    ]
+    next_line, *said, command = show_board(results, [])
+    assert (next_line, said, command.split()[-1]) == ("Next: test_softmax[1d]", ["  the answer is NaN"], "test_softmax")
 
 
 @pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
@@ -160,10 +166,7 @@ def show_end(unwritten: set[str]) -> str:
         else Result(id, id, False, each.bonus, each.points, Outcome.PASSED)
         for id, each in problems.items()
     ]
-    console = Console(width=80, file=StringIO())
-    with console.capture() as shown:
-        console.print(render(score(problems.values(), results), Run(1), ROOT, whole=True))
-    return shown.get()
+    return shown(problems.values(), results)
 
 
 def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:
@@ -224,11 +227,7 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
 
 
 def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
-    student.replace(
-        "cs336_basics/nn/linear.py",
-        "return einsum(",
-        "print('x is', *x.shape)\n        print('W')\n        return -einsum(",
-    )
+    student.replace(LINEAR, "return einsum(", "print('x is', *x.shape)\n        print('W')\n        return -einsum(")
     process = student.run("whichline", "check", "linear")
     assert "\n  your code printed:\n    x is 3 5\n    W\nuv run pytest -x -k test_linear\n" in process.stdout
 

@@ -124,6 +124,8 @@ def test_a_test_of_the_students_own_that_cannot_be_imported_has_its_line(student
 @pytest.mark.parametrize(
     ("file", "end", "said"),
     [
+        ("adapters.py", "def broken(:", "\nSyntaxError: invalid syntax\n"),
+        ("adapters.py", "import no_such_module", "\nModuleNotFoundError: No module named 'no_such_module'\n"),
         ("adapters.py", "exit()", "this ends Python: leave it out"),
         (FUNCTIONAL, "exit()", "this ends Python: leave it out"),
         (FUNCTIONAL, "\0", f'{FUNCTIONAL}", line 1'),
@@ -138,7 +140,9 @@ def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(
     process = student.run("pytest", "-q", "tests/test_1_softmax.py" if file == "adapters.py" else "tests/test_mine.py")
     assert (process.returncode, process.stderr) == (2, "")
     assert said in process.stdout
-    assert "whichline" not in process.stdout
+    assert file in process.stdout
+    assert end.replace("\0", "") in process.stdout
+    assert not re.search("whichline|importlib" if file == "adapters.py" else "whichline", process.stdout)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +189,8 @@ def test_a_file_that_hides_a_package_is_named_in_a_line(student: Student, name: 
 def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
     student: Student, command: tuple[str, ...]
 ) -> None:
-    student.replace(
-        "adapters.py",
-        "import torch\n",
-        "import argparse\n\nimport torch\n\nARGS = argparse.ArgumentParser().parse_args()\n",
-    )
+    parse = "import argparse\n\nARGS = argparse.ArgumentParser().parse_args()\n"
+    student.replace("adapters.py", "import torch\n", f"import torch\n{parse}")
     process = student.run(*command)
     assert (process.returncode, process.stderr) == (0, "")
 
@@ -217,11 +218,14 @@ def test_a_file_that_cannot_be_imported_is_the_one_that_is_named(
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Student:
-    """The same student in a folder whose name holds what names of folders hold, with plugins of pytest at work."""
-    folder = tmp_path_factory.mktemp("Übung 1 (neu)", numbered=False)
-    student = Student(folder)
+    """The same student in a git submodule, in a uv workspace whose name is odd, with plugins of pytest at work."""
+    above = tmp_path_factory.mktemp("Übung 1 (neu)", numbered=False)
+    (above / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["*"]\n[tool.pytest.ini_options]\nx = 1\n')
+    (above / "attention").mkdir()
+    student = Student(above / "attention")
     student.replace(LINEAR, "return einsum(", "return 2 * einsum(")
-    (folder / "conftest.py").write_text(PLUGINS)
+    (student.folder / ".git").write_text("gitdir: ../.git/modules/attention\n")
+    (student.folder / "conftest.py").write_text(PLUGINS)
     return student
 
 
@@ -258,3 +262,24 @@ def test_a_mistake_is_told_in_every_setting(
     assert (process.returncode, process.stderr) == (1, "")
     assert TOLD in " ".join(process.stdout.split())
     assert ("\x1b" in process.stdout) == ("FORCE_COLOR" in setting)
+
+
+@pytest.mark.nightly
+def test_the_same_is_said_in_lines_of_any_length_and_without_home_and_folder_for_temporary_files(
+    elsewhere: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(**setting: str) -> tuple[str, str]:
+        """What it says, and what is wrong without spaces: how lines are wrapped depends on the terminal."""
+        said = elsewhere.run("whichline", "check", "linear", **setting).stdout
+        return said, "".join(said.partition("Next: ")[2].partition("uv run pytest")[0].split())
+
+    usual, wrong = check()
+    assert wrong
+    for columns in (20, 200):
+        wrapped, same = check(COLUMNS=str(columns))
+        assert (same, max(map(len, wrapped.splitlines())) <= columns) == (wrong, True)
+    for name in ("HOME", "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert check(LC_ALL="C", LANG="C")[0] == usual == check(HOME="/proc", VIRTUAL_ENV="/opt/conda")[0]
+    submitted = elsewhere.run("whichline", "submit", LC_ALL="C", LANG="C").stdout
+    assert submitted.endswith(f"\n{elsewhere.folder / 'submission.zip'} is written: hand it in\n")

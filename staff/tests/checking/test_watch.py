@@ -147,12 +147,6 @@ def test_a_state_is_shown_when_it_is_known(fork: Watched) -> None:
     terminal.shows("5/5", "h hint")
 
 
-def test_an_endless_loop_at_the_top_of_a_file(fork: Watched) -> None:
-    student, terminal = fork
-    with saved(student, terminal, "adapters.py", "import torch\n", "import torch\nwhile True: pass\n"):
-        terminal.shows("Importing your files, 2 s so far, now in adapters.py:", "at the top of a file?")
-
-
 @each_way
 def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tuple[str, ...]) -> None:
     student.replace(LINEAR, RIGHT, ENDLESS)
@@ -180,32 +174,41 @@ def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
     terminal.shows("5/5", "h hint")
 
 
-def test_student_code_that_kills_the_process_it_was_forked_from(fork: Watched) -> None:
-    student, terminal = fork
-    code = f"import os; os.kill(os.getppid(), 9); os._exit(3)\n        {RIGHT}"
-    with saved(student, terminal, LINEAR, RIGHT, code):
-        terminal.shows("0/5", "with exit status -9")
+IMPORT, KILL = "import torch\n", "import os; os.kill(os.getppid(), 9); os._exit(3)"
+# What is saved in which file in the place of what, and what the watch shows then.
+SAVES = {
+    "an endless loop at the top of a file": (
+        *("adapters.py", IMPORT, f"{IMPORT}while True: pass\n"),
+        ("Importing your files, 2 s so far, now in adapters.py:", "at the top of a file?"),
+    ),
+    "what kills the process it was forked from": (
+        *(LINEAR, RIGHT, f"{KILL}\n        {RIGHT}"),
+        ("0/5", "with exit status -9"),
+    ),
+    # The annotations of the student's files, which the fork imports after the tests, are checked as in a plain check.
+    "a wrong type": (
+        *(LINEAR, RIGHT, "return x.bool() if True else einsum("),
+        ("Linear.forward returned a tensor of bool, expected float", "h hint"),
+    ),
+    "other tests of the course": (
+        *("tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters"),
+        ("1/5", "h hint"),
+    ),
+} | {
+    code: ("adapters.py", IMPORT, f"{IMPORT}{code}\n", ("The tests could not start", words, "h hint"))
+    for code, words in {
+        "def broken(:": "SyntaxError: invalid syntax",
+        "exit()": "SystemExit",
+        "import nothing": "ModuleNotFoundError",
+    }.items()
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("def broken(:", "SyntaxError: invalid syntax"),
-        ("exit()", "SystemExit"),
-        ("import nothing", "ModuleNotFoundError"),
-    ],
-)
-def test_files_that_cannot_be_imported(fork: Watched, code: str, words: str) -> None:
-    student, terminal = fork
-    with saved(student, terminal, "adapters.py", "import torch\n", f"import torch\n{code}\n"):
-        terminal.shows("The tests could not start", words, "h hint")
-
-
-def test_types_are_checked_as_in_a_plain_check(fork: Watched) -> None:
-    """The annotations of the student's files, which the fork imports after the tests."""
-    student, terminal = fork
-    with saved(student, terminal, LINEAR, RIGHT, "return x.bool() if True else einsum("):
-        terminal.shows("Linear.forward returned a tensor of bool, expected float", "h hint")
+@pytest.mark.parametrize("what", SAVES)
+def test_what_is_saved_is_told_and_hurts_nothing(fork: Watched, what: str) -> None:
+    file, old, new, words = SAVES[what]
+    with saved(*fork, file, old, new):
+        fork[1].shows(*words)
 
 
 def test_keys(student: Student) -> None:
@@ -223,12 +226,6 @@ def test_keys(student: Student) -> None:
         terminal.send("a")
         terminal.shows("softmax", "public tests passed", "h hint")
         terminal.send("x")
-
-
-def test_the_course_changes_its_tests(fork: Watched) -> None:
-    student, terminal = fork
-    with saved(student, terminal, "tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters"):
-        terminal.shows("1/5", "h hint")
 
 
 def test_an_assignment_that_cannot_be_read(student: Student) -> None:

@@ -1,6 +1,8 @@
 """What a student reads when a test fails: their mistake and their lines, and no frame of anyone else."""
 
 import re
+import subprocess
+import sys
 import time
 
 import pexpect
@@ -102,10 +104,12 @@ def test_one_thread_computes_and_the_compiler_of_torch_says_nothing_of_its_own_a
     student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
     one = "assert torch.get_num_threads() == 1\n    logits = at_least_float32(x)"
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", one)
-    process = student.run("pytest", "-q", "-k", "test_softmax")
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "test_softmax"]  # no fork, whose end is none of Python's
+    process = subprocess.run(command, cwd=student.folder, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (0, "")
 
 
+@pytest.mark.nightly
 def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     short = student.run("pytest", "-q").stdout.splitlines()
@@ -208,15 +212,6 @@ def test_a_place_in_the_function_of_another_problem_is_told(student: Student) ->
     assert f"\nNow open:  {FUNCTIONAL}:" in output
 
 
-def test_a_mistake_is_told_whatever_else_is_asked_for(student: Student) -> None:
-    student.replace(*DOUBLED)
-    process = student.run("pytest", "-xsv", "--tb=native", "-k", "test_linear")
-    assert process.returncode == 1
-    assert TWICE in process.stdout.splitlines()
-    assert "Traceback" not in process.stdout + process.stderr
-    assert "whichline" not in process.stdout
-
-
 def test_two_mistakes_are_both_told_in_forty_lines_and_no_bonus_beside_them(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
     student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
@@ -255,14 +250,17 @@ def test_a_cause_stands_above_what_nothing_explains_and_above_the_counts(student
     assert everything.index("= FAILURES =") < everything.index("What your code does: linear")
 
 
-def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:
+def test_every_failure_is_shown_to_whoever_asks_and_the_mistake_is_told_all_the_same(student: Student) -> None:
     student.replace(*DOUBLED)
     arguments = ["pytest", "-k", "test_linear or test_softmax and 1d"]
     short = student.run(*arguments).stdout
     assert "FAILED" not in short
     assert "= 5 failed, 1 passed, " in short
-    for asked in ("-sv", "--tb=short"):
-        assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 5
+    for asked in (("-sv", "--tb=native"), ("--tb=short",)):
+        process = student.run(*arguments, *asked)
+        assert len(re.findall(r"^_+ \S+ _+$", process.stdout, re.MULTILINE)) == 5
+        assert TWICE in process.stdout.splitlines()
+        assert not re.search("Traceback|whichline", process.stdout + process.stderr)
     lines = student.run(*arguments, "-rf", "--tb=line").stdout
     assert lines.count("FAILED tests/test_3_linear.py::test_linear") == 5
     assert len(re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", lines, re.M)) == 5
@@ -364,23 +362,6 @@ def test_a_detached_answer_an_input_changed_in_place_and_a_wrong_type(student: S
     assert "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach()" in output
     assert "in_features was changed: look for an operation in place, such as x /= ..." in output
     assert "RotaryPositionalEmbedding.__init__ got '10000.0' for theta expected float adapters.py:" in output
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("def broken(:", "SyntaxError: invalid syntax"),
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-    ],
-)
-def test_adapters_that_cannot_be_imported(student: Student, line: str, message: str) -> None:
-    student.replace("adapters.py", "import torch\n", f"import torch\n{line}\n")
-    process = student.run("pytest", "-q")
-    assert process.returncode == 2
-    assert f"\n{message}\n" in process.stdout
-    assert "adapters.py" in process.stdout
-    assert line in process.stdout
-    assert "importlib" not in process.stdout
 
 
 def test_a_missing_case_file(student: Student) -> None:

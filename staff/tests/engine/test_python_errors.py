@@ -78,19 +78,14 @@ MISTAKES = {
         "  adapters.py:15, in run_linear",
         "      layer.weights.data = weights",
     ],
-    "layer.kernel": [
-        "  `Linear` has no `kernel`; it has weight",
-        "  check its spelling, and whether __init__ sets it",
-    ],
+    "layer.kernel": ["  `Linear` has no `kernel`; it has weight", "  check its spelling, and whether __init__ sets it"],
     "from torch.nn import Lineal": ["  `torch.nn` has no `Lineal`; did you mean `Linear`?"],
     "from torch.nn import Qqq": ["  torch.nn does not define Qqq: is the name spelt the same in both files?"],
     "return in_feature @ weights.T": [
         "NameError: name 'in_feature' is not defined",
         "  there is no `in_feature`; did you mean `in_features`?",
     ],
-    "layer = late\n    late = layer": [
-        "  `late` gets a value in line 16 alone, which did not run before",
-    ],
+    "layer = late\n    late = layer": ["  `late` gets a value in line 16 alone, which did not run before"],
     "return None.shape": ["  got None where something with `shape` was expected: is a `return` missing,"],
     "return None": ["the answer is None, expected a tensor: is a `return` missing?"],
     "return einsum(in_features, weights)": [
@@ -133,20 +128,12 @@ def test_what_torch_says_of_a_boolean_mask_is_told(tmp_path):
 def test_what_torch_does_not_implement_in_a_worker_is_not_a_stub():
     raised = StudentRaised("NotImplementedError", "\"bmm\" not implemented for 'Bool'", ())  # in a backward pass
     failure = describe(raised, Path())
-    assert (failure.check, failure.headline) == (
-        Check.CALL,
-        "NotImplementedError: \"bmm\" not implemented for 'Bool'",
-    )
+    assert (failure.check, failure.headline) == (Check.CALL, "NotImplementedError: \"bmm\" not implemented for 'Bool'")
 
 
 def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
-    for mistake in (
-        "layer.nothing",
-        "weights.view(3, 3)",
-        "weights + torch.zeros(4)",
-        "1 / 0",
-        "in_features.bmm(weights)",
-    ):
+    mistakes = ("layer.nothing", "weights.view(3, 3)", "weights + torch.zeros(4)", "1 / 0", "in_features.bmm(weights)")
+    for mistake in mistakes:
         lines = report(tmp_path, LINEAR.format(mistake))
         assert not [line for line in lines if "site-packages" in line or "whichline" in line or "_pytest" in line]
         assert "  adapters.py:15, in run_linear" in lines

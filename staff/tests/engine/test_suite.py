@@ -59,21 +59,22 @@ def test_a_function_with_cases_is_a_test_for_each_and_shares_its_points(folder):
     assert {result.calls for result in found.values()} == {1}
 
 
-def test_a_wrong_answer(folder):
-    result = results(suite(folder, run_linear=lambda **inputs: 2 * right(**inputs)))["test_linear[3d]"]
-    assert (result.outcome, result.check, result.points) == (Outcome.FAILED, Check.ANSWER, 0.0)
-    assert result.headline == "the answer is wrong in 30 of 30 places"
-    assert result.inputs[0] == "the case is linear/3d:"
-
-
-def test_an_assert_of_the_tests_own(folder):
-    result = results(suite(folder, run_linear=right, answer=lambda: 0))["test_alone"]
-    assert (result.check, result.headline) == (Check.PROPERTY, "expected 42")
-
-
-def test_a_function_that_adapters_lack(folder):
-    result = results(suite(folder))["test_alone"]
-    assert (result.check, result.headline) == (Check.NOT_WRITTEN, "not implemented yet: write answer in adapters.py")
+@pytest.mark.parametrize(
+    ("adapters", "test", "check", "headline"),
+    [
+        (
+            {"run_linear": lambda **inputs: 2 * right(**inputs)},
+            *("test_linear[3d]", Check.ANSWER, "the answer is wrong in 30 of 30 places"),
+        ),
+        ({"run_linear": right, "answer": lambda: 0}, "test_alone", Check.PROPERTY, "expected 42"),
+        ({}, "test_alone", Check.NOT_WRITTEN, "not implemented yet: write answer in adapters.py"),
+    ],
+    ids=["a wrong answer", "an assert of the test's own", "a function that adapters lack"],
+)
+def test_what_fails_and_why(folder, adapters, test, check, headline):
+    result = results(suite(folder, **adapters))[test]
+    assert (result.outcome, result.check, result.points, result.headline) == (Outcome.FAILED, check, 0.0, headline)
+    assert check is not Check.ANSWER or result.inputs[0] == "the case is linear/3d:"
 
 
 def test_what_python_asks_of_every_module_is_no_function_to_write(folder):
@@ -184,13 +185,7 @@ def wrong_answer_to(problem: str, inputs: dict[str, object], **gradients: torch.
 @pytest.mark.parametrize("problem", ["linear", "multihead_self_attention", "scaled_dot_product_attention", "rope"])
 @pytest.mark.parametrize(
     "inputs",
-    [
-        {"V": NUMBERS},
-        {"x": NUMBERS, "dim": 1},
-        {"x": NUMBERS, "training": True},
-        {"x": NUMBERS.long()},
-        {},
-    ],
+    [{"V": NUMBERS}, {"x": NUMBERS, "dim": 1}, {"x": NUMBERS, "training": True}, {"x": NUMBERS.long()}, {}],
     ids=["no mask", "dim", "training", "integers", "nothing"],
 )
 def test_no_name_among_the_inputs_means_anything_to_the_engine(problem, inputs):

@@ -19,21 +19,14 @@ BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.M | re.S)
 
 @dataclass(frozen=True)
 class Tree:
-    """What a section of a page says of a tree.
+    """What a section of a page says of a tree."""
 
-    Args:
-        deserved: "full", "part" or "none" for each problem that the tree deserves anything for.
-        points: that it gets.
-        python: the oldest Python that can read it, where that is newer than the handout's.
-        packed_in: the folder that was handed in with everything in it, if one was.
-        blocks: paths of files, and what comes below what they have.
-    """
-
-    deserved: dict[str, str]
-    points: float
-    python: str | None
-    packed_in: str | None
-    blocks: list[tuple[str, str]]
+    deserved: dict[str, str]  # "full", "part" or "none" for each problem that the tree deserves anything for
+    points: float  # that it gets
+    python: str | None  # the oldest Python that can read it, where that is newer than the handout's
+    packed_in: str | None  # the folder that was handed in with everything in it, if one was
+    is_whole: bool  # whether it has no file but those of its blocks
+    blocks: list[tuple[str, str]]  # paths of files, and what comes below what they have
 
 
 def _read(section: str, beginning: str) -> Tree:
@@ -48,6 +41,7 @@ def _read(section: str, beginning: str) -> Tree:
         points=float(read(r"^([\d.]+) points") or MAXIMUM),
         python=read(r"^Needs Python ([\d.]+)\.$"),
         packed_in=read(r"^Packed in `(\w+)`\.$"),
+        is_whole="Nothing else is handed in." in beginning,
         blocks=BLOCK.findall(beginning) + BLOCK.findall(section),
     )
 
@@ -66,11 +60,10 @@ CLASS = _read_class()
 def write_tree(name: str, folder: Path) -> Path:
     """Write the tree of this name below `folder`, and return the folder that was handed in."""
     handed_in, tree = folder / name, CLASS[name]
-    if (FOLDER / name).is_dir():
-        return Path(shutil.copytree(FOLDER / name, handed_in))
     root = handed_in / (tree.packed_in or "")
-    shutil.copytree(ROOT / "cs336_basics", root / "cs336_basics", ignore=LEFT_OUT)
-    shutil.copy(ROOT / "adapters.py", root)
+    if not tree.is_whole:
+        shutil.copytree(ROOT / "cs336_basics", root / "cs336_basics", ignore=LEFT_OUT)
+        shutil.copy(ROOT / "adapters.py", root)
     for path, source in tree.blocks:
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -42,8 +42,8 @@ Edit = tuple[str, str, str]  # a file, some of it, and what stands there instead
 BASE_2 = (FUNCTIONAL, "torch.exp(logits - maximum)", "torch.exp2(logits - maximum)")
 SCALE = (
     FUNCTIONAL,
-    "    return weighted_values(weights, V)",
-    "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
+    "return weighted_values(weights, V)",
+    "return weighted_values(attention_weights(Q / 2, K, mask), V)",
 )
 UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
 BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
@@ -53,16 +53,8 @@ DIRECTION = (
     "even * cos + odd * sin, odd * cos - even * sin",
 )
 THETA = ("adapters.py", "Embedding(theta, d_model // num_heads,", "Embedding(theta / 2, d_model // num_heads,")
-SHORT = (
-    "adapters.py",
-    "Embedding(theta, d_model // num_heads, max_seq_len",
-    "Embedding(theta, d_model // num_heads, 2",
-)
-DOUBLED = (
-    f"{NN}/attention_module.py",
-    "scores = attention_scores(Q, K, mask)",
-    "scores = 2 * attention_scores(Q, K, mask)",
-)
+SHORT = ("adapters.py", "theta, d_model // num_heads, max_seq_len", "theta, d_model // num_heads, 2")
+DOUBLED = (f"{NN}/attention_module.py", "= attention_scores(Q, K, mask)", "= 2 * attention_scores(Q, K, mask)")
 PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
 NOT_WRITTEN = (
     "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
@@ -270,8 +262,10 @@ SCORES = torch.rand(2, 3, 4)
 def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> None:
     header = ask_lender(lender, "run_softmax", in_features=SCORES.clone().requires_grad_(), dim=dim)
     assert header["tensors"][0]["shape"] == [2, 3, 4]
-    gradient = pack({"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}, [SCORES])
-    assert send(lender, gradient)["gradients"] == [{"tensor": 0}]
+    asked = {"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}
+    assert send(lender, pack(asked, [SCORES]))["gradients"] == [{"tensor": 0}]
+    with pytest.raises(FrameError, match="something of another shape"):
+        send(lender, pack(asked, [SCORES[:1]]))
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=dim)
 
 
@@ -298,13 +292,16 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
     [
         ("run_scaled_dot_product_attention", {"Q": SCORES, "K": SCORES, "V": SCORES}),
         ("run_multihead_self_attention", {"in_features": SCORES}),
+        ("run_linear", {"weights": SCORES, "in_features": SCORES}),  # right, so that there is no lesson of it
         ("no such function", {"in_features": SCORES}),
-        ("run_softmax", {"in_features": SCORES, "dim": 0}),
-        ("run_softmax", {"in_features": SCORES, "dim": True}),
+        *(("run_softmax", {"in_features": SCORES, "dim": dim}) for dim in (0, -3, -17, 10**25, True, "-1", -1.0, None)),
         ("run_softmax", {"in_features": SCORES, "axis": -1}),
         ("run_softmax", {"in_features": torch.rand(2, 3, 5), "dim": -1}),
         ("run_softmax", {"in_features": torch.rand(200, 3, 4), "dim": -1}),
-        ("run_softmax", {"in_features": SCORES > 0, "dim": -1}),
+        *(
+            ("run_softmax", {"in_features": x, "dim": -1})
+            for x in (SCORES > 0, SCORES.long(), SCORES.byte(), SCORES[:0])
+        ),
         ("run_softmax", {"in_features": "text", "dim": -1}),
         ("run_softmax", {"in_features": None, "dim": -1}),
         ("run_softmax", {}),

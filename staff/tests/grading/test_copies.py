@@ -6,6 +6,7 @@ from textwrap import indent
 from staff.tests import ROOT
 from staff.tests.grading.shadow_class import CLASS, write_tree
 from whichline_grader.grading.copies import MOST_BYTES, find_copies
+from whichline_grader.grading.findings import find_means_to_hide
 from whichline_grader.grading.graded import Notes
 from whichline_grader.sandbox.submission import Submission, take_in
 
@@ -35,12 +36,15 @@ def test_what_cannot_be_read_has_none() -> None:
     assert find("def f(:") == find(SOFTMAX + "#" * MOST_BYTES) == find(f"{SOFTMAX}\na{90_000 * '.b'}") == ()
 
 
-def test_honest_code_has_none(tmp_path: Path) -> None:
-    programs = {path.name: path.read_bytes() for path in (ROOT / "staff/right_programs").glob("*.py")}
-    assert find_copies(Submission("test", programs, "adapters")) == ()
+def test_honest_code_has_none_and_no_means_to_hide_what_it_calls(tmp_path: Path) -> None:
+    programs = [*ROOT.glob("staff/right_programs/*.py")]
+    assert find_copies(Submission("test", {each.name: each.read_bytes() for each in programs}, "adapters")) == ()
     assert find_copies(take_in(ROOT)) == ()
+    for path in (*programs, ROOT / "adapters.py", *ROOT.glob("cs336_basics/nn/*.py")):
+        assert not find_means_to_hide(Submission("test", {path.name: path.read_bytes() + b"#"}, "adapters"))
     for student in CLASS:
-        assert find_copies(take_in(write_tree(student, tmp_path))) == ()
+        tree = take_in(write_tree(student, tmp_path))
+        assert find_copies(tree) == find_means_to_hide(tree) == ()
 
 
 def test_staff_are_told() -> None:

@@ -86,12 +86,7 @@ EDITS = [
         '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []\n[[problem]]',
         "problem.tests of affine is missing, and so is tests/test_affine.py",
     ),
-    (
-        COURSE,
-        '# attempt = "best"',
-        'attempt = "latest"',
-        "attempt is 'latest', expected 'last' or 'best'",
-    ),
+    (COURSE, '# attempt = "best"', 'attempt = "latest"', "attempt is 'latest', expected 'last' or 'best'"),
     (
         COURSE,
         "# due = 2026-10-01T23:59:00-07:00",
@@ -106,12 +101,7 @@ EDITS = [
         "extensions.1 is 2026-10-01 00:00:00.00:00, before everybody's deadline, 2026-10-01 23:59:00.00:00",
     ),
     (ASSIGNMENT, "test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
-    (
-        ASSIGNMENT,
-        "test_hidden_linear = 16",
-        "test_linear_hid = 16",
-        "hidden.test_linear_hid weighs no test; did you",
-    ),
+    (ASSIGNMENT, "test_hidden_linear = 16", "test_linear_hid = 16", "hidden.test_linear_hid weighs no test; did you"),
     (
         ASSIGNMENT,
         "test_hidden_linear = 16\n",

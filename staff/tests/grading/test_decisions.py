@@ -31,6 +31,19 @@ from whichline_grader.grading.identity import HandedIn, Student
 WHY = "test_softmax[2d] was wrong"
 
 
+@pytest.fixture(autouse=True)
+def course(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def hand_in(folder: Path, *names: str) -> list[Path]:
+    """A submission of each student, and none like another."""
+    paths = [folder / f"{name}.py" for name in names]
+    for path in paths:
+        path.write_text(f"def run_softmax(x, dim):\n    return '{path.stem}'\n")
+    return paths
+
+
 def command(*arguments: object) -> Result:
     return CliRunner().invoke(staff, [str(argument) for argument in arguments])
 
@@ -48,9 +61,8 @@ def score(out: Path) -> float:
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(tmp_path: Path) -> Path:
     """Results in which `ada` passes half of the cases of test_softmax, and `alan` all."""
-    monkeypatch.chdir(ROOT)
     gradebook_with(tmp_path, ada=1.5, alan=3.0).close()
     (tmp_path / "grades.csv").write_text("student,grade\n")
     succeed("rescore", "--out", tmp_path)
@@ -294,11 +306,8 @@ def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
     assert not (out / "decisions.toml").exists()
 
 
-def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    students = [tmp_path / f"student{number}_{number}_{number}_hw.py" for number in range(12)]
-    for number, path in enumerate(students):
-        path.write_text(f"def run_softmax(x, dim):\n    return {number}\n")
+def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path):
+    students = hand_in(tmp_path, *(f"student{number}_{number}_{number}_hw" for number in range(12)))
     results = tmp_path / "results"
     grade_in_batch(tmp_path, *students).close()
     succeed("adjust", "student3", "softmax", "+0.5", "--because", "agreed", "--out", results)
@@ -337,11 +346,8 @@ def test_a_finding_that_is_none_stops_no_command(out, problem):
 
 @pytest.mark.parametrize("column", ["notes", "texts", "tests", "handed_in"])
 @pytest.mark.parametrize("damage", ["substr({}, 1, length({}) - 3)", "'7'"], ids=["cut", "number"])
-def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, monkeypatch, column, damage):
-    monkeypatch.chdir(ROOT)
-    paths = [tmp_path / f"{name}.py" for name in ("ada", "eve")]
-    for path in paths:
-        path.write_text(f"def run_softmax(x, dim):\n    return '{path.stem}'\n")
+def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, column, damage):
+    paths = hand_in(tmp_path, "ada", "eve")
     grade_in_batch(tmp_path, *paths).close()
     results = tmp_path / "results"
     succeed("rescore", "--out", results)
@@ -362,10 +368,7 @@ def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, m
 
 
 def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    paths = [tmp_path / f"{name}.py" for name in ("ada", "eve", "kurt")]
-    for path in paths:
-        path.write_text("def run_softmax(x, dim):\n    return x\n")
+    paths = hand_in(tmp_path, "ada", "eve", "kurt")
 
     def fail(report):
         if report.grading.submission == "eve.py":
@@ -383,12 +386,9 @@ def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch)
     assert rows(results / "grades.csv").keys() == {"ada", "eve", "kurt"}
 
 
-def test_three_people_decide_beside_a_running_grade_and_nothing_is_lost(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_three_people_decide_beside_a_running_grade_and_nothing_is_lost(tmp_path):
     names, results = ("ada", "alan", "kurt"), tmp_path / "results"
-    paths = [tmp_path / f"{name}.py" for name in (*names, *(f"student{number}" for number in range(9)))]
-    for path in paths:
-        path.write_text("def run_softmax(x, dim):\n    return x\n")
+    paths = hand_in(tmp_path, *names, *(f"student{number}" for number in range(9)))
     grade_in_batch(tmp_path, *paths).close()
     fork = multiprocessing.get_context("fork")
     decided = fork.Event()
@@ -420,7 +420,7 @@ def test_three_people_decide_beside_a_running_grade_and_nothing_is_lost(tmp_path
 
 
 def test_a_second_batch_into_the_same_results_is_refused(tmp_path):
-    (tmp_path / "ada.py").write_text("def run_softmax(x, dim):\n    return x\n")
+    paths = hand_in(tmp_path, "ada")
     fork = multiprocessing.get_context("fork")
     started, ended = fork.Event(), fork.Event()
 
@@ -428,11 +428,11 @@ def test_a_second_batch_into_the_same_results_is_refused(tmp_path):
         started.set()
         ended.wait()
 
-    first = fork.Process(target=lambda: grade_in_batch(tmp_path, tmp_path / "ada.py", show=hold_on).close())
+    first = fork.Process(target=lambda: grade_in_batch(tmp_path, *paths, show=hold_on).close())
     first.start()
     started.wait()
     with pytest.raises(CourseworkError, match=r"another batch is writing to .*; wait for it, or choose another --out"):
-        grade_in_batch(tmp_path, tmp_path / "ada.py")
+        grade_in_batch(tmp_path, *paths)
     ended.set()
     first.join()
     assert first.exitcode == 0

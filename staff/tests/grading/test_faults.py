@@ -62,7 +62,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
 
 
 def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
-    results = results_of_refused(graded_suite.suite, "a zip bomb")
+    results, instead = results_of_refused(graded_suite.suite, "a zip bomb"), describe_instead()
     ends = [Record(fault="killed", seconds=1.21), Record(results, Notes(trouble="KeyError: 7"), seconds=2, workers=5)]
     (tmp_path / "report.pdf").write_text("")
     told: list[str] = []
@@ -75,11 +75,7 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
     assert all(datetime.fromisoformat(line.pop("at")).tzinfo for line in lines)
     assert lines == [
         {"submission": "honest.py", "what": "to be tried again", "seconds": 1.2, "why": "killed"},
-        {
-            "submission": "report.pdf",
-            "what": "refused",
-            "why": f"expected Python code, got a PDF; {describe_instead()}",
-        },
+        {"submission": "report.pdf", "what": "refused", "why": f"expected Python code, got a PDF; {instead}"},
         {"submission": "honest.py", "what": "graded", "workers": 5, "seconds": 2, "trouble": "KeyError: 7"},
         {"submission": "honest.py", "what": "graded before"},
         {"submission": "report.pdf", "what": "graded before"},

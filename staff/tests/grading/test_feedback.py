@@ -356,12 +356,8 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     grading = graded(passed, *wrong, gradient, failed("test_hidden_softmax[a]", "the answer is wrong"))
     report = for_gradescope(Report(grading, PROBLEMS))
     first, hidden, *others = report["tests"]
-    assert (first["name"], first["number"], first["score"], first["max_score"]) == (
-        "Softmax: public tests",
-        "1.1",
-        0.33,
-        1.25,
-    )
+    assert (first["name"], first["number"]) == ("Softmax: public tests", "1.1")
+    assert (first["score"], first["max_score"]) == (0.33, 1.25)
     assert (first["status"], first["visibility"]) == ("failed", "visible")
     assert first["output"].startswith(
         "1 of 4 tests pass.\n0.67 points lost in test_softmax\n0.25 points lost in test_softmax_gradients\n\n"

@@ -158,11 +158,8 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
         alan = replace(grading, submission="alan", handed_in=HandedIn((Student("alan", "Alan"),)))
         gradebook.add(alan)
         gradebook.add(replace(grading, content="f" * 64))
-        after, other, newer = (
-            gradebook.find("ada", GRADING.content, "e" * 64),
-            gradebook.of("alan"),
-            gradebook.of("ada"),
-        )
+        after = gradebook.find("ada", GRADING.content, "e" * 64)
+        other, newer = gradebook.of("alan"), gradebook.of("ada")
     assert after
     assert (after.overruled, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
     assert after.points == 1.5
@@ -187,11 +184,8 @@ def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
         connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (weights,))
         for id, submission in ((3, "ada"), (4, "eve")):
             own = vars(GRADING) | {"id": id, "submission": submission, "started": GRADING.started.isoformat()}
-            own |= {
-                "notes": json.dumps(asdict(GRADING.notes)),
-                "handed_in": GRADING.handed_in.as_json(),
-                "results": results,
-            }
+            own |= {"notes": json.dumps(asdict(GRADING.notes)), "handed_in": GRADING.handed_in.as_json()}
+            own |= {"results": results}
             names = [name for _, name, *_ in connection.execute("PRAGMA table_info(grading)")]
             values = ", ".join(f":{name}" for name in names)
             connection.execute(f"INSERT INTO grading VALUES ({values})", {name: own[name] for name in names})  # noqa: S608
@@ -215,10 +209,7 @@ def write_version(version: int) -> Callable[[Path], None]:
     ("make", "message"),
     [
         (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
-        (
-            write_version(9),
-            f"gradebook.sqlite has version 9.*{TODO}",
-        ),
+        (write_version(9), f"gradebook.sqlite has version 9.*{TODO}"),
         (Path.mkdir, "gradebook.sqlite: unable to open"),
         (
             lambda path: path.write_text("no database, but long enough to be looked at"),

@@ -94,13 +94,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     """A grading in which every text is this one, and the headlines of wrong answers are if there is no `headline`."""
     ours = (Check.ANSWER, Check.PROPERTY)
     rows = [
-        replace(
-            row,
-            headline=(headline or text) if check in ours else text,
-            details=(text, f"  {text}"),
-            check=check,
-            outcome=outcome,
-        )
+        replace(row, headline=text, details=(text, f"  {text}"), check=check, outcome=outcome)
         for row, check, outcome in zip(
             results(unwritten=()),
             (Check.CALL, Check.ANSWER, Check.PROPERTY, Check.NOT_WRITTEN, Check.CALL, Check.CALL, *2 * (None,)),
@@ -108,6 +102,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
             strict=True,
         )
     ]
+    rows = [replace(row, headline=headline) if headline and row.check in ours else row for row in rows]
     told = Finding("softmax", "softmax-fails-2d", (f"It fails: `{text}`.",), text, code=(text,), question="Why?")
     notes = Notes(
         stdout=text,

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,6 @@ def test_the_container_has_what_the_readme_installs():
     commands = container["postCreateCommand"].split(" && ")
     assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()
     assert container["containerEnv"] == {"UV_NO_SYNC": "1"}
-
-
-def test_the_test_panel_of_vs_code_is_set_to_the_tests_that_pytest_runs():
-    settings = json.loads((ROOT / OVERLAY / ".vscode/settings.json").read_text())
-    pytests = tomllib.loads((ROOT / OVERLAY / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
-    assert settings["python.testing.pytestArgs"] == pytests["testpaths"]
-    assert settings["python.testing.pytestEnabled"] is True
-    assert settings["python.testing.unittestEnabled"] is False
 
 
 def test_the_step_that_grades_leaves_the_results_where_they_are_uploaded(tmp_path, monkeypatch):

@@ -50,15 +50,7 @@ def test_a_boolean_is_zero_or_one() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        {"tensor": 1},
-        {"tensor": -1},
-        {"tensor": True},
-        {"tensor": 0, "more": 1},
-        {"dict": []},
-        {},
-        [[[[[[[[[[1]]]]]]]]]],
-    ],
+    [*({"tensor": x} for x in (1, -1, True)), {"tensor": 0, "more": 1}, {"dict": []}, {}, [[[[[[[[[[1]]]]]]]]]]],
 )
 def test_values_that_are_none(value: Any) -> None:
     with pytest.raises(FrameError):

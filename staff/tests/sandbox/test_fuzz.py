@@ -36,12 +36,13 @@ from whichline.engine.exception_report import ExceptionReport
 from whichline.submission.archive import ArchiveError, check_names
 from whichline.submission.submit import SubmissionError, _imports, read_submission, write_submission
 from whichline_grader.grading.carried_forward import Lender
+from whichline_grader.grading.findings import find_means_to_hide
 from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.files import Refused
 from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.question import Question
-from whichline_grader.sandbox.submission import take_in
+from whichline_grader.sandbox.submission import Submission, take_in
 
 SEED = 0  # from which all that is tried follows
 SECONDS = 1.0  # of the processor, for one case
@@ -217,6 +218,11 @@ def message(text: str, folder: Path) -> None:
         _ = report.sentences, report.full
 
 
+def means_to_hide(text: str, folder: Path) -> None:
+    """A file in which lines are looked for that could hide what they call."""
+    find_means_to_hide(Submission("test", {"ü" * 240: text.encode(errors="replace")}, "adapters"))
+
+
 def names(text: str, folder: Path) -> None:
     """A name in an archive, and many of them."""
     for each in ([text], [f"{number}.py" for number in range(len(text) // 64)]):
@@ -226,7 +232,7 @@ def names(text: str, folder: Path) -> None:
 
 PHRASES = (
     "\\\n|if x:\n |else:\n|.a import a\n|import cs336_basics.a.adapters\n|def run_softmax(): return 1\n|\nfunc as |"
-    ".a|'''|not |a=|f(|lambda:|f'{|from |import |from cs336_basics|torch.|func |checkpoint|"
+    ".a|.b()|gc\n|'''|not |a=|f(|lambda:|f'{|from |import |from cs336_basics|torch.|func |checkpoint|"
     "Expected type: |Actual value: |Tensor[Tensor, '|f() takes |f() missing 1 required |f() got an | is |"
     "batch2 tensor to be: [|tensor a (1) must match |size mismatch for a: torch.Size(|Missing key(s) in |"
     "Error(s) in loading state_dict for A:|shape '|the answer has shape |the a is | of the weights are "
@@ -362,6 +368,6 @@ def test_what_is_nearly_right_is_read_or_refused(target: Target) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("read", [source, message, names])
+@pytest.mark.parametrize("read", [source, message, means_to_hide, names])
 def test_what_is_twice_as_long_takes_no_more_than_twice_as_long(read: Callable[[str, Path], object]) -> None:
     assert grow(read) < 5

@@ -217,28 +217,6 @@ def test_an_exception_at_import_fails_every_call(run: Run) -> None:
             adapters.run_softmax(torch.ones(3), 0)
 
 
-# Others are in the trees of the shadow class.
-LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
-    "src": ("adapters", {"adapters.py": "from cs336_basics.a import run_softmax", "src/cs336_basics/a.py": SOFTMAX}),
-    "cs336": (
-        "tests.adapters",
-        {
-            "tests/__init__.py": "",
-            "tests/adapters.py": "from .common import NAME\nfrom cs336_basics.model import run_softmax",
-            "tests/common.py": "import pathlib\nNAME = (pathlib.Path(__file__).resolve().parent) / 'fixtures'",
-            "cs336_basics/__init__.py": "import importlib.metadata\nv = importlib.metadata.version('cs336_basics')",
-            "cs336_basics/model.py": SOFTMAX,
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(run: Run, layout: str) -> None:
-    adapters, files = LAYOUTS[layout]
-    assert run(files, adapters).run_softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
-
-
 def test_the_packages_that_students_may_import(run: Run) -> None:
     imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
     adapters = run(imports + SOFTMAX)

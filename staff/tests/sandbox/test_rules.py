@@ -140,10 +140,7 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
         ("torch.exp(x - torch.logsumexp(x, dim, keepdim=True))", ""),
         ("torch.tanh(x) + x.sigmoid() + torch.relu(x)", ""),
         ("torch.einsum('bhqd,bhkd->bhqk', x, x) + (x @ x.mT).cumsum(dim)", ""),
-        (
-            "__import__('einops.layers.torch').layers.torch.Rearrange('b h q d -> b q h d')(x)",
-            "",
-        ),
+        ("__import__('einops.layers.torch').layers.torch.Rearrange('b h q d -> b q h d')(x)", ""),
     ],
 )
 def test_honest_code_is_not(run: Run, expression: str, top: str) -> None:

@@ -17,7 +17,6 @@ import pytest
 import torch
 
 from staff.tests.live import connect
-from staff.tests.under_load import busy
 from whichline.engine.errors import StudentRaised
 from whichline_grader.sandbox import confinement as sandboxes
 from whichline_grader.sandbox import interview
@@ -210,12 +209,6 @@ def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     assert adapters.respondent.interview.spent.seconds["run_softmax"] < 0.6
 
 
-def test_time_in_which_it_waits_for_a_core_is_not_its_own(run: Run) -> None:
-    adapters = run(trying("while time.process_time() < 0.6: pass"), call_seconds=0.9)
-    with busy(4):
-        assert adapters.run_softmax(X, 0) is True
-
-
 def test_a_machine_that_is_too_busy_is_not_the_submissions_fault(run: Run) -> None:
     adapters = run(trying("while True: pass"), call_seconds=9.0, patience=0.05)
     with pytest.raises(
@@ -239,12 +232,7 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     adapters = run(
         trying("while True: pass") + "run_linear = run_rope = lambda *_: run_softmax(0, 0)\n", call_seconds=0.5
     )
-    for expected in (
-        "no answer within 0.5 s",
-        "no answer within 0.5 s",
-        "run_softmax is not called again",
-        "is not called",
-    ):
+    for expected in (*["no answer within 0.5 s"] * 2, "run_softmax is not called again", "is not called"):
         with pytest.raises(TimedOut, match=expected):
             adapters.run_softmax(X, 0)
     for expected in ("no answer within 0.1 s", "run_linear is not called again"):
@@ -304,23 +292,11 @@ def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
     assert adapters.run_softmax(X, 0).shape == (12000,)
 
 
-def test_threads_are_limited(run: Run) -> None:
-    bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
-    with pytest.raises((LimitExceeded, StudentRaised), match=r"more than 8 threads|can't start new thread"):
-        run(trying(bomb), threads=8).run_softmax(X, 0)
-
-
 def test_threads_of_short_calls_are_limited(run: Run) -> None:
     adapters = run(trying("for _ in range(5): threading.Thread(target=time.sleep, args=(60,)).start()"), threads=8)
     adapters.run_softmax(X, 0)
     with pytest.raises(LimitExceeded, match="run_softmax: more than 8 threads"):
         adapters.run_softmax(X, 0)
-
-
-def test_a_flood_of_output_is_cut(run: Run) -> None:
-    adapters = run(trying("print('x' * 10_000_000)"), output_bytes=1000)
-    assert adapters.run_softmax(X, 0) is True
-    assert adapters.respondent.stdout == "x" * 1000
 
 
 def test_a_flood_of_output_costs_this_side_little(run: Run) -> None:
@@ -342,11 +318,6 @@ def test_a_reply_in_many_pieces_costs_this_side_little(run: Run, monkeypatch: py
     assert len(reads) < 20_000
 
 
-def test_a_large_reply_is_refused(run: Run) -> None:
-    with pytest.raises(LimitExceeded, match="a reply with more bytes than such a call can need"):
-        run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
-
-
 @pytest.mark.parametrize("reply", ["[[]] * 200_000", "torch.zeros(1_000_000, dtype=torch.uint8)"])
 def test_large_replies_are_not_kept_without_end(run: Run, monkeypatch: pytest.MonkeyPatch, reply: str) -> None:
     """All are kept until the tests have run; a list of lists takes sixteen times its bytes."""
@@ -357,13 +328,6 @@ def test_large_replies_are_not_kept_without_end(run: Run, monkeypatch: pytest.Mo
         adapters.run_softmax(X, 0)
     with pytest.raises(LimitExceeded, match="all answers together are larger than they can need to be"):
         adapters.run_softmax(X, 0)
-
-
-def test_a_segmentation_fault_is_told_as_one(run: Run) -> None:
-    adapters = run(trying("print('here', file=sys.stderr); ctypes.string_at(0)"))
-    with pytest.raises(WorkerDied, match="run_softmax: the process ended with a segmentation fault"):
-        adapters.run_softmax(X, 0)
-    assert adapters.respondent.stderr == "here\n"
 
 
 def forging(header: str) -> str:

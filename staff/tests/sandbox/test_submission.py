@@ -162,19 +162,9 @@ PACKAGE = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional
         (FLAT | {"adapters.py": IMPORTS, "functional.py": ""}, {*FLAT, "functional.py"}),
         (FLAT | dict.fromkeys(LEFT_OUT_BY_NAME, ""), {*FLAT}),
         (FLAT | {"zeros.bin": "0" * (20 << 20)}, {*FLAT}),
-        (
-            PACKAGE,
-            {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"},
-        ),
+        (PACKAGE, {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"}),
     ],
-    ids=[
-        "one folder down",
-        "beside a handout",
-        "with its folder",
-        "other folders and files",
-        "data",
-        "a package in src",
-    ],
+    ids=["one folder down", "beside a handout", "with its folder", "other folders", "data", "a package in src"],
 )
 def test_what_is_taken_in(files: dict[str, str], taken: set[str], tmp_path: Path) -> None:
     assert set(take_in(archive(tmp_path, files)).files) == taken

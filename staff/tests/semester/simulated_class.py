@@ -35,13 +35,7 @@ FUNCTIONAL = "cs336_basics/nn/functional.py"
 SOLVED = {"adapters.py"}.union(*(problem.files for problem in load_problems(ROOT).values() if not problem.bonus))
 FAULTS = {
     "scores not divided by √d_k": (FUNCTIONAL, " / math.sqrt(Q.shape[-1])", "", 4.49, 0.0),
-    "ε = 1e-9 in the denominator of softmax": (
-        FUNCTIONAL,
-        "total == 0.0, 1.0)",
-        "total == 0.0, 1.0) + 1e-9",
-        0.08,
-        0.08,
-    ),
+    "ε = 1e-9 in softmax": (FUNCTIONAL, "total == 0.0, 1.0)", "total == 0.0, 1.0) + 1e-9", 0.08, 0.08),
 }
 
 MOST = 0.08  # that softmax earns which computes nothing: one that is 1 everywhere is right where there is one number
@@ -51,21 +45,13 @@ EXTENDED, GROUP, MAILED = 2, 5, 6  # numbers of students; the group is late
 
 
 class Work(NamedTuple):
-    """What is handed in, and what it should get.
+    """What is handed in, and what it should get."""
 
-    Args:
-        what: it is, for people.
-        path: of a folder or a file.
-        points: it should get.
-        softmax: how many of these are for softmax.
-        hostile: whether `points` are the most that it may get.
-    """
-
-    what: str
-    path: Path
-    points: float
-    softmax: float = SOFTMAX
-    hostile: bool = False
+    what: str  # it is, for people
+    path: Path  # of a folder or a file
+    points: float  # it should get
+    softmax: float = SOFTMAX  # how many of these are for softmax
+    hostile: bool = False  # whether `points` are the most that it may get
 
 
 @dataclass(frozen=True)
@@ -107,12 +93,7 @@ class Student:
 
 
 def make_class(start: Path, folder: Path) -> list[Student]:
-    """Make up six students.
-
-    Args:
-        start: the tree that they received.
-        folder: for what they write; it does not exist yet.
-    """
+    """Make up six students of the tree that they received, and a folder for what they write."""
     folder.mkdir()
 
     def faulty(what: str) -> Work:
@@ -130,7 +111,7 @@ def make_class(start: Path, folder: Path) -> list[Student]:
         Work("nothing written", start, 0, 0),
         Work("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
         Work(f"hostile: {attack.name}", attack, MOST, MOST, hostile=True),
-        faulty("ε = 1e-9 in the denominator of softmax"),
+        faulty("ε = 1e-9 in softmax"),
         faulty("scores not divided by √d_k"),
         Work("flat files", write_tree("01_flat_files", folder), REQUIRED),
     ]

@@ -53,6 +53,7 @@ ROUNDING = 0.011  # what mistakes cost has two places
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_semester(tmp_path: Path) -> None:
     course, own = tmp_path / "checkout", tmp_path / "attention-2027"
     results = own / "results"

@@ -53,7 +53,7 @@ def test_no_keys_give_zeros_and_no_queries_nothing() -> None:
     assert scaled_dot_product_attention(drawn(0, 5, 3), drawn(0, 5, 3), drawn(0, 5, 4)).shape == (0, 5, 4)
 
 
-Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
+Q23, K43, V45, M24 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5), torch.ones(2, 4)
 
 
 @pytest.mark.usefixtures("without_types")
@@ -65,16 +65,8 @@ Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
         ((Q23, K43, torch.zeros(3, 5)), ValueError, r"the same keys, got Q \(2, 3\), K \(4, 3\), V \(3, 5\)"),
         ((torch.zeros(3), K43, V45), ValueError, r"at least two dimensions, got Q \(3,\)"),
         ((Q23, K43, V45, torch.ones(4, dtype=torch.bool)), ValueError, r"at least two dimensions.* mask \(4,\)"),
-        (
-            (Q23, K43, V45, torch.ones(4, 2, dtype=torch.bool)),
-            ValueError,
-            r"to .* = \(2, 4\), got .* V \(4, 5\), mask \(4, 2\)",
-        ),
-        (
-            (Q23, K43, V45, torch.ones(2, 4)),
-            TypeError,
-            r"boolean mask \(True = may attend\), got torch.float32; .*\.bool",
-        ),
+        ((Q23, K43, V45, torch.ones(4, 2) > 0), ValueError, r"to .* = \(2, 4\), got .* V \(4, 5\), mask \(4, 2\)"),
+        ((Q23, K43, V45, M24), TypeError, r"boolean mask \(True = may attend\), got torch.float32; .*\.bool"),
         ((Q23, K43.double(), V45), TypeError, r"one dtype, got Q torch.float32, K torch.float64, V torch.float32"),
         ((Q23, K43.to("meta"), V45), ValueError, r"one device, got Q cpu, K meta, V cpu; move them"),
         ((torch.zeros(2, 2, 3), torch.zeros(3, 4, 3), V45), ValueError, r"leading dimensions that broadcast"),

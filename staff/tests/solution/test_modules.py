@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 
 import pytest
 import torch
@@ -28,20 +29,33 @@ def test_linear_starts_from_a_cut_normal_distribution() -> None:
     assert 2.9 * sigma < float(weight.abs().max()) <= 3 * sigma
 
 
-def test_linear_has_one_parameter_and_takes_device_and_dtype() -> None:
-    linear = Linear(3, 5, device="meta", dtype=torch.bfloat16)
-    assert {name: (x.shape, x.dtype, x.device.type) for name, x in linear.named_parameters()} == {
-        "weight": ((5, 3), torch.bfloat16, "meta")
+@pytest.mark.parametrize(
+    ("make", "sizes", "shapes"),
+    [
+        (Linear, (3, 5), {"weight": (5, 3)}),
+        (RotaryPositionalEmbedding, (10000.0, 6, 10), {"cos": (10, 3), "sin": (10, 3)}),
+        (CausalMultiHeadSelfAttention, (4, 2), {"qkv_proj.weight": (12, 4), "output_proj.weight": (4, 4)}),
+    ],
+)
+def test_a_module_takes_device_and_dtype_and_has_these_parameters_alone(
+    make: Callable[..., nn.Module], sizes: tuple, shapes: dict[str, tuple[int, ...]]
+) -> None:
+    module = make(*sizes, device="meta", dtype=torch.bfloat16)
+    made = {name: attrgetter(name)(module) for name in shapes}
+    assert {name: (x.shape, x.dtype, x.device.type) for name, x in made.items()} == {
+        name: (shape, torch.bfloat16, "meta") for name, shape in shapes.items()
     }
+    assert {name for name, _ in module.named_parameters()} <= shapes.keys()
+
+
+def test_multihead_attention_works_on_the_device_of_its_input() -> None:
+    attention = CausalMultiHeadSelfAttention(4, 2, device="meta", dtype=torch.bfloat16)
+    assert attention(torch.zeros(2, 3, 4, device="meta", dtype=torch.bfloat16)).device.type == "meta"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_rope_in_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
-    rope, x, positions = (
-        RotaryPositionalEmbedding(10000.0, 8, 1000),
-        drawn(3, 8, dtype=dtype),
-        torch.tensor([0, 9, 999]),
-    )
+    rope, x, positions = RotaryPositionalEmbedding(1e4, 8, 1000), drawn(3, 8, dtype=dtype), torch.tensor([0, 9, 999])
     assert torch.equal(rope(x, positions), rope(x.float(), positions).to(dtype))
 
 
@@ -52,11 +66,6 @@ def test_rope_tables_are_not_saved_and_exact_at_large_positions() -> None:
         angle = 100_000 * 10000 ** (-2 * pair / 6)
         assert float(rope.cos[100_000, pair]) == pytest.approx(math.cos(angle), abs=1e-7)
         assert float(rope.sin[100_000, pair]) == pytest.approx(math.sin(angle), abs=1e-7)
-
-
-def test_rope_tables_take_device_and_dtype() -> None:
-    rope = RotaryPositionalEmbedding(10000.0, 6, 10, device="meta", dtype=torch.bfloat16)
-    assert {(x.device.type, x.dtype) for x in (rope.cos, rope.sin)} == {("meta", torch.bfloat16)}
 
 
 @pytest.mark.parametrize(
@@ -88,12 +97,6 @@ def test_the_causal_mask_is_built_once_for_the_longest_sequence() -> None:
     assert attention.causal_mask is mask
     attention(drawn(8, 4, dtype=torch.float32))
     assert attention.causal_mask.shape == (8, 8)
-
-
-def test_multihead_attention_takes_device_and_dtype() -> None:
-    attention = CausalMultiHeadSelfAttention(4, 2, device="meta", dtype=torch.bfloat16)
-    assert {(x.device.type, x.dtype) for x in attention.parameters()} == {("meta", torch.bfloat16)}
-    assert attention(torch.zeros(2, 3, 4, device="meta", dtype=torch.bfloat16)).device.type == "meta"
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4), (0, 3, 4), (1, 4)])

@@ -48,29 +48,16 @@ LAYOUT = re.compile(
 )
 
 
-class SpecimenError(Exception):
-    """A specimen is not laid out as it should be."""
-
-
 @dataclass(frozen=True)
 class Specimen:
-    """A wrong program, what a tutor would say about it, and the verdict of a person on what is said.
+    """A wrong program, what a tutor would say about it, and the verdict of a person on what is said."""
 
-    Args:
-        written: the occasion, which is the name of the file.
-        name: the heading.
-        tutor: a sentence for each mistake.
-        findings: the ids of what is found, as they stand in the file.
-        verdict: one of `VERDICTS`.
-        code: the program, imports and all.
-    """
-
-    written: str
-    name: str
-    tutor: tuple[str, ...]
-    findings: str
-    verdict: str
-    code: str
+    written: str  # the occasion, which is the name of the file
+    name: str  # the heading
+    tutor: tuple[str, ...]  # a sentence for each mistake
+    findings: str  # the ids of what is found, as they stand in the file
+    verdict: str  # one of `VERDICTS`
+    code: str  # the program, imports and all
 
     def __str__(self) -> str:
         return f"{self.written}/{self.name}"
@@ -96,31 +83,14 @@ def choose_tests(suite: Suite, adapters: Mapping[str, Any]) -> Suite:
 
 
 def read_specimens(path: Path) -> Iterator[Specimen]:
-    """Read a file of specimens.
-
-    Raises:
-        SpecimenError: one of them is not laid out as it should be.
-    """
+    """Read a file of specimens."""
     for section in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         name, _, text = section.partition("\n")
-        try:
-            yield read_specimen(path.stem, name, text)
-        except Exception as error:  # also what the program raises
-            raise SpecimenError(f"{path.name}, ### {name}: {error}") from error
-
-
-def read_specimen(written: str, name: str, text: str) -> Specimen:
-    """Read what is below a heading."""
-    found = LAYOUT.fullmatch(text)
-    if not found:
-        raise SpecimenError("expected Tutor, Findings, Verdict and a block of Python")
-    if found["verdict"] != "true" and not found["why"]:
-        raise SpecimenError(f"say why the verdict is {found['verdict']}, in parentheses")
-    tutor = tuple(line.removeprefix("Tutor: ") for line in found["tutor"].splitlines())
-    specimen = Specimen(written, name, tutor, found["findings"], found["verdict"], f"{IMPORTS}\n{found['code']}")
-    if not specimen.adapters():
-        raise SpecimenError("the program defines none of the functions that have steps")
-    return specimen
+        found = LAYOUT.fullmatch(text)
+        assert found, f"{path.name}, ### {name}: expected Tutor, Findings, Verdict and a block of Python"
+        assert found["verdict"] == "true" or found["why"], f"{path.name}, ### {name}: say why, in parentheses"
+        tutor = tuple(line.removeprefix("Tutor: ") for line in found["tutor"].splitlines())
+        yield Specimen(path.stem, name, tutor, found["findings"], found["verdict"], f"{IMPORTS}\n{found['code']}")
 
 
 SPECIMENS = [specimen for path in sorted(FOLDER.glob("*.md")) for specimen in read_specimens(path)]

@@ -1,7 +1,5 @@
 """`cs336 reset` gives the starter code of a problem back, and keeps what the student wrote."""
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from staff.tools.student import ROOT, Student
 from whichline.cli import main as cs336
 from whichline.engine import problem_folder
 from whichline.engine.assignment import load_problems
-from whichline_grader.release.handout import make_handout, stub
+from whichline_grader.release.handout import stub
 
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 LINEAR = "cs336_basics/nn/linear.py"
@@ -100,12 +98,3 @@ def test_only_a_handout_has_starter_code(student: Student, monkeypatch: pytest.M
     result = reset("linear")
     said = f"Error: there is no starter code of {LINEAR} here: only the kit of a handout has it\n"
     assert (result.exit_code, result.output) == (1, said)
-
-
-def test_the_kit_of_a_handout_has_what_students_start_from() -> None:
-    files = make_handout(ROOT, "1")
-    (wheel,) = (content for name, content in files.items() if name.endswith(".whl"))
-    with zipfile.ZipFile(io.BytesIO(wheel)) as kit:
-        for problem in load_problems(ROOT).values():
-            for name in problem.files:
-                assert kit.read(f"problems/{problem_folder.STARTER}/{name}") == files[name]

@@ -96,10 +96,14 @@ ATTACKS: dict[str, tuple[str, Mapping[str, str | Path] | str]] = {
 }
 
 
+def find(name: str) -> tuple[str, Mapping[str, str | Path] | str]:
+    return next(entry for head, entry in ATTACKS.items() if head.startswith(f"{name}: "))
+
+
 def write_archive(name: str, folder: Path) -> Path:
     """Write the attack with this name into `folder`."""
-    file, content = next(entry for head, entry in ATTACKS.items() if head.startswith(f"{name}: "))
-    path = Path(f"{folder}/{file}")
+    file, content = find(name)
+    path = folder / file
     if isinstance(content, str):
         path.write_text(content)
     elif path.suffix == ".zip":

@@ -1,2 +1,0 @@
-from .attention import CausalSelfAttention as CausalSelfAttention
-from .layers import Linear as Linear
