@@ -124,6 +124,28 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ),
         "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
     ),
+    "a table that a constructor does not keep": (
+        ROPE,
+        [("self.cos, self.sin = angles.cos(), angles.sin()", "cos, self.sin = angles.cos(), angles.sin()")],
+        "`Rotation` has no `cos`: `__init__` computes `cos` in adapters.py:40, and does not keep it on `self`.",
+    ),
+    "a property of what nothing sets": (
+        LINEAR,
+        layer(
+            "        return x @ self.weight.T\n",
+            "        return x @ self.turned\n\n    @property\n    def turned(self):\n        return self.wieght.T\n",
+        ),
+        "`Layer` has no `wieght`; did you mean `weight`, which adapters.py:35 sets?",
+    ),
+    "a module that a dictionary lacks": (
+        LINEAR,
+        layer(
+            USE,
+            "    outer = torch.nn.ModuleDict({'one': Layer(d_in, d_out)})\n"
+            "    return torch.func.functional_call(outer, {'two.weight': weights}, in_features)\n",
+        ),
+        "`ModuleDict` in adapters.py:42 has `one`.",
+    ),
     "layers in a plain list, to which weights are lent": (
         LINEAR,
         layer(

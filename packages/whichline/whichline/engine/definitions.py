@@ -115,6 +115,14 @@ class Definitions:
         (function, set_) = found[0]
         return Origin(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
 
+    def find_unkept(self, owner: Any, name: str) -> str:
+        """The line of a constructor that computes what an object lacks, under this very name; "" if there is none."""
+        function = find_function(getattr(type(owner), "__init__", None))
+        if function is None or not is_own_file(function.__code__.co_filename, self._root):
+            return ""
+        lines = [each.line for each in list_assigned(function.__code__, name)]
+        return self.place(function.__code__, lines[-1]) if lines else ""
+
     def list_stored(self, text: str, code: CodeType) -> list[str]:
         """The lines of a function's file that store something under a key of a dictionary."""
         nodes = ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass())

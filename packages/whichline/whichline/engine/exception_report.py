@@ -183,7 +183,11 @@ class ExceptionReport:
         if owner is None:
             why = "is a `return` missing, or is it an argument that may be None?"
             return [f"got None where something with `{name}` was expected: {why}"]
+        if inside := self._explain_property(name, owner):
+            return inside
         what = f"`{getattr(owner, '__name__', type(owner).__name__)}` has no `{name}`"
+        if line := self._definitions.find_unkept(owner, name):
+            return [f"{what}: `__init__` computes `{name}` in {line}, and does not keep it on `self`"]
         if isinstance(owner, Tensor) and name in NUMPY:
             return [f"{what}, which arrays of NumPy have; a tensor has `{NUMPY[name]}`"]
         if isinstance(owner, nn.Module) and "_parameters" not in vars(owner):
@@ -197,6 +201,19 @@ class ExceptionReport:
             return [f"{what}; did you mean `{like}`{where}?"]
         has = f"; it has {', '.join(own)}" if own else ""
         return [f"{what}{has}", *["check its spelling, and whether __init__ sets it"] * bool(kinds)]
+
+    def _explain_property(self, name: str, owner: Any) -> list[str]:
+        """Say which attribute a property looks for, where a module hides that error behind another one."""
+        its = inspect.getattr_static(type(owner), name, None)
+        if not isinstance(its, property) or not its.fget:
+            return []
+        try:
+            its.fget(owner)
+        except AttributeError as error:
+            where = self._definitions.place(its.fget.__code__, its.fget.__code__.co_firstlineno)
+            inner = self._explain_attribute(error.name or "", error.obj) if error.name != name else []
+            return [f"`{name}` is a property, in {where}", *inner]
+        return []
 
     # The text.
 

@@ -186,7 +186,10 @@ class Raised:
         if (module := self._find_module(match[1])) is None:
             return ""
         named = (*module.named_children(), *module.named_parameters(), *module.named_buffers())
-        return f"`{match[1]}` has {listed(f'`{name}`' for name in dict.fromkeys(name for name, _ in named))}"
+        made = [at for at, _, each in self._definitions.list_own(ast.Call) if _name(each.func) == match[1]]
+        where = f" in {made[0]}" if len(made) == 1 else ""
+        names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
+        return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}"
 
     def explain_hidden(self, match: re.Match[str]) -> str:
         """Say which layers a module does not know, since they are in a plain list or dictionary."""
@@ -233,6 +236,11 @@ class Raised:
             return ""
         at, product = found[0]
         return f"the list in {at}, `{ast.unparse(product)}`, holds one layer several times, and not several layers"
+
+
+def _name(node: ast.expr) -> str:
+    """The last name of a function."""
+    return ast.unparse(node).rpartition(".")[2]
 
 
 TYPE = r"'([\w.]+)'"
