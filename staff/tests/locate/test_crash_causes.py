@@ -124,6 +124,17 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ),
         "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
     ),
+    "a number where positions belong": (
+        ROPE,
+        [
+            (
+                "def run_rope",
+                "def turn(x, theta, positions):\n    return x * positions[..., None] / theta\n\n\ndef run_rope",
+            ),
+            (TURN, "    positions = token_positions\n    return turn(in_query_or_key, positions, theta).sum(in"),
+        ],
+        "passes `positions` for `theta` of `def turn(x, theta, positions)` in adapters.py:51.",
+    ),
     "a table that a constructor does not keep": (
         ROPE,
         [("self.cos, self.sin = angles.cos(), angles.sin()", "cos, self.sin = angles.cos(), angles.sin()")],

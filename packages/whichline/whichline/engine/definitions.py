@@ -167,9 +167,11 @@ class Definitions:
                 todo += ast.walk(made.value)
             if type(value) is float and value.is_integer():
                 made = self.find_origin_of_name(node)
-                where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
-                what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"
-                return [f"{what}: `/` gives a fraction, `//` does not"]
+                what = f"`{ast.unparse(node)}` is {value}"
+                if not made or not is_divided(made.value):
+                    return [f"{what}, and no whole number"]
+                where = self.place(made.code, made.line)
+                return [f"{what} since {where}, and no whole number: `/` gives a fraction, `//` does not"]
         return []
 
     # The arguments of a call.

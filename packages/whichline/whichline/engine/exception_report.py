@@ -115,9 +115,9 @@ class ExceptionReport:
         """The mistake in a line or two, if it can be seen in the functions or in the expression that raised."""
         if code := self.forgotten:
             return [self._definitions.describe_forgotten(code)]
-        if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
-            return said
         said = self._definitions.compare_call(self.text) or self._definitions.find_swap()
+        if self.kind == "TypeError" and FRACTION.search(self.text):
+            said = said or self._definitions.find_fraction()
         if self.node and (not said or "unexpected keyword" in self.text):
             said += Raised(self.error, self.text, self.calls, self._definitions, self.node).explain()
         return said

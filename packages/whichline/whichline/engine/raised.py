@@ -187,7 +187,7 @@ class Raised:
             return ""
         named = (*module.named_children(), *module.named_parameters(), *module.named_buffers())
         made = [at for at, _, each in self._definitions.list_own(ast.Call) if _name(each.func) == match[1]]
-        where = f" in {made[0]}" if len(made) == 1 else ""
+        where = f" in {made[0]}" if len(made) == 1 and type(module).__module__.startswith("torch.") else ""
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}"
 
