@@ -124,6 +124,11 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ),
         "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
     ),
+    "a name that is not imported": (
+        HEADS,
+        [("import math\n", "import math\nfrom functools import wraps\n"), (LENGTH, f"{LENGTH}    partial(len)\n")],
+        "adapters.py:4 imports from `functools`, which has `partial`.",
+    ),
     "a number where positions belong": (
         ROPE,
         [

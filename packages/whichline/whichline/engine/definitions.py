@@ -155,6 +155,16 @@ class Definitions:
         found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
         return next(iter(found), "")
 
+    def find_import(self, name: str) -> str:
+        """Say which line of the file that raised imports from a module that has a name, too; "" if none does."""
+        code = self._calls[-1].tb_frame.f_code
+        nodes = ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass())
+        imports = [each for each in nodes if isinstance(each, ast.ImportFrom) and each.module]
+        found = [each for each in imports if hasattr(sys.modules.get(each.module or ""), name)]
+        return (
+            f"{self.place(code, found[0].lineno)} imports from `{found[0].module}`, which has `{name}`" if found else ""
+        )
+
     def find_fraction(self) -> list[str]:
         """Say which number is a float where an integer is needed, and which line makes it one with `/`."""
         names = names_in(self._calls[-1])

@@ -176,6 +176,8 @@ class ExceptionReport:
             names, where = dir(sys.modules[error.name]), f"`{error.name}` has"
         if isinstance(error, NameError) and name and (place := self._definitions.find_own(name)):
             return [f"{place} defines `{name}`: is an import missing?"]
+        if isinstance(error, NameError) and name and (line := self._definitions.find_import(name)):
+            return [line]
         like = find_alike(name, names) if name else None
         return [f"{where} no `{name}`; did you mean `{like}`?"] if like else []
 

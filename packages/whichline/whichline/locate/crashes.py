@@ -244,7 +244,8 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
     if not is_explained and (cause := find_cause(runner, crash.tests, len(failing))):
         return cause
     last = crash.frames[-1]
-    if (last.line or "").lstrip().startswith(("raise", "assert")):  # the code says itself that this is wrong
+    says_it = (last.line or "").lstrip().startswith(("raise", "assert"))  # the code says itself that this is wrong
+    if says_it or crash.report.kind in ("NameError", "ImportError", "ModuleNotFoundError"):
         return None
     repair = describe_repair(runner, crash.tests, failing, passing, list_lines(crash.report.error))
     return repair if repair and (repair.file, repair.line) != (last.filename, last.lineno) else None
