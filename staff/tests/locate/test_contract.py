@@ -205,8 +205,9 @@ def run_softmax("""
 def test_a_backward_pass_of_ones_own(program: Write) -> None:
     edits = ("def run_softmax(", BY_HAND), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
     (finding,) = tell(program(*edits), SOFTMAX)
-    assert marked(finding) == "Turn.apply(x - largest)"
-    assert finding.said == ("The numbers here are right. The gradient that `Turn.backward` passes back is not.",)
+    assert (marked(finding), finding.function) == ("slope", "Turn.backward")
+    assert "of `Turn.apply(x - largest)`, " in finding.proof
+    assert finding.said == ("`Turn.forward` gives the right numbers. The gradient from its `backward` is wrong.",)
 
 
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])

@@ -16,6 +16,7 @@ from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.locate.diagnose import diagnose, make_runner, observe
 from whichline.locate.fallback import BEGIN, UNPROVED
+from whichline.locate.gradients import list_backward_lines
 from whichline.locate.observed import Observed
 from whichline.locate.source_location import RAISES, find_columns, find_same, name_file
 
@@ -147,7 +148,9 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
     own = [(trace, place) for trace, place, line in places if line == (finding.file, finding.line)]
     calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]
     inside = {each for trace, place in calls for each in trace.inside.get(place, ())}
-    return {(name_file(each.file, suite.root), each.line) for each in inside}
+    backward = {each for trace in traces if "-gradient" in finding.id for each in list_backward_lines(trace)}
+    lines = {(each.file, each.line) for each in inside} | backward
+    return {(name_file(file, suite.root), line) for file, line in lines}
 
 
 def describe_errors(errors: Sequence[str]) -> list[str]:

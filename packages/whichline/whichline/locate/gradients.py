@@ -5,14 +5,17 @@ import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from whichline.engine.case import GRADIENT
 from whichline.engine.compare import listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
+from whichline.engine.syntax import find_definition
 from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.options import choose_value, list_options
@@ -240,10 +243,47 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
                 passing := experiment.list_passing({place: change})
             ):
                 said, id, question = _describe(trace, place)
+                shown = _find_returned(trace, place)
+                where = "here" if shown is place else f"of `{place}`"
                 return describe_breach(
-                    experiment, [place], id, [said], question, f"With {name} here", passing, get_section(trace)
+                    experiment, [shown], id, [said], question, f"With {name} {where}", passing, get_section(trace)
                 )
     return None
+
+
+def _find_backward(x: Any) -> CodeType | None:
+    """The backward pass of the student's that the gradient of a tensor goes through first."""
+    function = getattr(type(getattr(x, "grad_fn", None)), "_forward_cls", None)
+    return getattr(getattr(function, "backward", None), "__code__", None)
+
+
+def list_backward_lines(trace: Trace) -> set[tuple[str, int]]:
+    """The lines of the backward passes that a test runs, by the file."""
+    codes = {code for objects in trace.objects.values() if (code := _find_backward(objects[-1]))}
+    return {(code.co_filename, line) for code in codes for _, _, line in code.co_lines() if line}
+
+
+def _find_returned(trace: Trace, place: Expression) -> Expression:
+    """What the backward pass of a function of the student's returns for the argument whose gradient is wrong."""
+    code = _find_backward(trace.objects[place][0])
+    definition = find_definition(code) if code else None
+    if code is None or definition is None or not isinstance(place.node, ast.Call):
+        return place
+    returned = [each.value for each in ast.walk(definition) if isinstance(each, ast.Return)]
+    if len(returned) != 1 or returned[0] is None:
+        return place
+    wrong = getattr(trace.error, "what", "").removeprefix(GRADIENT)
+    reach = [wrong in _reach_from(trace, each) for each in place.node.args]
+    elements = returned[0].elts if isinstance(returned[0], ast.Tuple) else returned
+    is_one = reach.count(True) == 1 and reach.index(True) < len(elements)
+    node = elements[reach.index(True)] if is_one else returned[0]
+    return Expression(code.co_filename, code.co_qualname, node, ast.unparse(node))
+
+
+def _reach_from(trace: Trace, node: ast.expr) -> set[str]:
+    """The arguments to which gradients go back from an expression."""
+    places = [each for each in trace.places if each.node is node]
+    return {name for each in places for name in _reach(trace.objects[each][-1], _list_leaves(trace))}
 
 
 def _is_nan(trace: Trace, place: Expression) -> bool:
@@ -268,7 +308,7 @@ def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:
         return f"{count}: the answer does not show it, and the gradient does.", "gradient-nan", HIDDEN
     function = getattr(type(value.grad_fn), "_forward_cls", None)
     if function is not None:
-        said = f"The numbers here are right. The gradient that `{function.__name__}.backward` passes back is not."
+        said = f"`{function.__name__}.forward` gives the right numbers. The gradient from its `backward` is wrong."
         return said, "gradient-by-hand", BY_HAND
     if trace.match(place):
         return (
