@@ -20,7 +20,7 @@ from whichline.locate.causes import is_by_chance
 from whichline.locate.found import Found, is_plain, join_patches
 from whichline.locate.options import HALF
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import PLACES, Search
+from whichline.locate.search import MAX_PLACES, Search
 from whichline.locate.trace import Trace
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
@@ -29,7 +29,7 @@ COMPARED = 3  # tests that are run to see whether the references change anything
 FEW = 8  # tests that are looked at first
 
 
-def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
+def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
     Also return the adapters whose functions are right in every call. The search begins with a few different tests. It

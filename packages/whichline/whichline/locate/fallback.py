@@ -80,8 +80,8 @@ def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
     search = Search(Experiment(runner, order_by_generality(tests)))
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
-    roots = [each for each in search.find_roots() if (each.file, each.function) not in others]
-    return sorted(roots, key=lambda place: search.trace_of(place).is_number(place))
+    divergences = [each for each in search.find_divergences() if (each.file, each.function) not in others]
+    return sorted(divergences, key=lambda place: search.find_trace(place).is_number(place))
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:

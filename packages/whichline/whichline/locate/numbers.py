@@ -20,7 +20,7 @@ from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import END, PLACES
+from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unused_arguments import find_unread, list_needed
@@ -41,7 +41,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     if unread := _find_unread(runner, wrong):
         return unread, {}, False
     runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
-    most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+    most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return [], {}, True
@@ -84,7 +84,7 @@ def _has_other_shape(found: Found) -> bool:
     With the answer in the place of anything, no test fails.
     """
     value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
-    if step is None or step.name.startswith(END):
+    if step is None or step.name.startswith(LAST_CHECKPOINT):
         return False
     return isinstance(value, Tensor) and value.shape != step.value.tensor.shape
 

@@ -189,13 +189,13 @@ class Diagnosis:
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         # A constructor often draws its numbers by chance.
-        roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
-        roots.sort(key=lambda place: _is_little(search.trace_of(place), place))
+        divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
+        divergences.sort(key=lambda place: _is_little(search.find_trace(place), place))
         place, said = dict[str, Any](), ""
-        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, roots)]):
+        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, divergences)]):
             return [repair]
-        if roots:
-            said = BEGIN.format(roots[0], name_file(roots[0].file, self.suite.root), roots[0].line)
+        if divergences:
+            said = BEGIN.format(divergences[0], name_file(divergences[0].file, self.suite.root), divergences[0].line)
         else:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
