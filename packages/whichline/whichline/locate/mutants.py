@@ -1,4 +1,4 @@
-"""Mutants: the student's function with one small change, of the kind that people make by mistake."""
+"""Mutants: a function of the student's with one small change, of a kind that undoes a common mistake."""
 
 import ast
 import copy
@@ -33,12 +33,12 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
-AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that may be left out
+AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 NOT_RUN = ("returns", "annotation", "decorator_list", "type_params")
-MOST_NAMES = 6  # that are tried in the place of one
+MOST_NAMES = 6  # that replace one name
 MOST_AXES = 8  # of an operand of einsum
 
-# What a change is, after "With", and not what would be right.
+# What a change is, after "With"; a message does not say what would be right.
 OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
 NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
@@ -49,8 +49,8 @@ OTHER_END, RETURNED = "the other end here", "`return` here"
 NOTHING, LINE = "a part of this left out", "this line left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
-Slot = tuple[ast.AST, str, int | None]  # where a node stands: the one above it, the field, and the number in that
-Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place of the one in the slot, and the words
+Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
+Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Mutant:
 
     node: ast.AST  # the expression or the statement to mark
     words: str  # what the change is, after "With"
-    slot: Slot  # where it is made
-    new: ast.AST  # what is put there
+    slot: Slot  # the position of the change
+    new: ast.AST  # the node to put there
 
     @property
     def line(self) -> int:
@@ -68,16 +68,16 @@ class Mutant:
 
     @property
     def is_less(self) -> bool:
-        """Tell whether it only leaves something out: such a change comes last."""
+        """Tell whether the change only leaves something out; such mutants are tried last."""
         return self.words in (NOTHING, LINE)
 
 
 class Mutable:
-    """A function of the student's, of which mutants are made.
+    """A function of the student's, and its mutants.
 
     Args:
         tree: of its file.
-        name: its qualified name; it is in no other function.
+        name: its qualified name; the function is inside no other one.
     """
 
     def __init__(self, tree: ast.Module, name: str) -> None:
@@ -101,19 +101,19 @@ class Mutable:
         self._read = _count_read(function)
 
     def list_mutants(self, changes: "Changes") -> list[Mutant]:
-        """List all mutants; none of a function that may then loop for ever."""
+        """List all mutants; none if the function has a `while`, which a change may make endless."""
         if any(isinstance(each, ast.While) for each in ast.walk(self._function)):
             return []
         found = [(slot, change) for slot in _list_slots(self._function) for change in changes.list_changes(slot)]
         return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
 
     def _ignores(self, slot: Slot, new: ast.AST) -> bool:
-        """Tell whether a change makes the function ignore a parameter: then wrong code may not run at all."""
+        """Tell whether a change makes the function ignore a parameter: it may pass only by avoiding the wrong code."""
         lost = _count_read(_get(slot)) - _count_read(new)
         return any(lost[each] == self._read[each] for each in lost.keys() & self._parameters)
 
     def compile(self, mutant: Mutant, file: str) -> CodeType | None:
-        """The code of a mutant; None if Python refuses it."""
+        """Compile a mutant; None if Python refuses it."""
         old = _get(mutant.slot)
         for node in ast.walk(mutant.new):
             if "lineno" in node._attributes and not hasattr(node, "lineno"):
@@ -128,12 +128,12 @@ class Mutable:
 
 
 def find_code(code: CodeType, name: str) -> CodeType | None:
-    """The code of a function, by its qualified name, in that of a file."""
+    """Find the code of a function, by its qualified name, in the code of its file."""
     return next((each for each in list_codes(code) if each.co_qualname == name), None)
 
 
 def _list_slots(function: ast.FunctionDef) -> Iterator[Slot]:
-    """The places in the body of a function where an expression or a statement stands."""
+    """Yield the slots of all expressions and statements in the body of a function."""
     todo: list[ast.AST] = [*function.body]
     yield from ((function, "body", number) for number in range(len(function.body)))
     while todo:
