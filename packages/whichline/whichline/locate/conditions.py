@@ -1,6 +1,6 @@
-"""The simplest thing that some calls of an adapter have and the others do not, from their arguments alone.
+"""Finding the simplest condition, about arguments alone, that some calls of an adapter meet and the others do not.
 
-A fact is true of a call or is not there; its opposite is a fact of its own.
+A call has the facts that are true of it; the opposite of a fact is another fact.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from torch import Tensor
 from whichline.engine.compare import dtype_name, is_float, listed
 
 MOST_AXES = 6
-SIMPLE = 6  # the rank below which two facts together, or one that few others have, say something
-CHANCE = 7  # the rank from which a fact may hold by chance,
+SIMPLE = 6  # only facts below this rank are combined, or may be true of a few other calls
+CHANCE = 7  # facts from this rank on may hold by chance,
 ENOUGH = 4  # unless there are so many calls on both sides
-FEW = 0.25  # of the calls that are meant, so many others may have the same
+FEW = 0.25  # a fact may be true of so many other calls, as a share of the calls in question
 
-# What a tutor asks where a fact decides.
+# A tutor's question about the argument of a fact.
 NONE = "What should the function do when `{0}` is None, and which line of yours sees to that?"
 NOT_PASSED = "What value does `{0}` have when nobody passes one?"
 AXES = "How many axes does this line take for granted? Should it matter how many come before the last ones?"
@@ -36,28 +36,28 @@ class Fact:
 
     rank: int  # the simplest has 0
     words: str  # after "a call where": "`mask` is None"; or after "a call": "of `run_linear`"
-    names: tuple[str, ...] = ()  # the arguments that it is about
-    ask: str = ""  # what a tutor asks of whoever raises there
+    names: tuple[str, ...] = ()  # of the arguments that it is about
+    ask: str = ""  # a tutor's question
 
 
 FOLLOWED = Fact(2, "gradients are asked for", ask=GRADIENTS)
 
-Call = tuple[Fact, ...]  # all that is true of it
+Call = tuple[Fact, ...]  # all facts that are true of it
 
 
 @dataclass(frozen=True)
 class Condition:
     """A condition that only the calls in question meet, in words that end a sentence."""
 
-    facts: tuple[Fact, ...]  # those that it is made of
+    facts: tuple[Fact, ...]
     words: str  # "every call where `mask` is None", or "12 of the 13 calls where `Q` has more than 3 axes"
 
 
 def find_condition(these: Sequence[Call], others: Sequence[Call], mentioned: Collection[str] = ()) -> Condition | None:
     """Find the simplest condition that all of `these` calls meet and none, or few, of the others.
 
-    It is one fact, else two, else one that few others have. Sizes that happen to agree in a few calls say nothing. Of
-    facts that are as simple, it is one about arguments that are `mentioned` where these calls raise.
+    It is one fact, or else two, or else one that is true of few others. Sizes that agree in a few calls say nothing. Of
+    equally simple facts, one about the arguments that are `mentioned` in the raising line comes first.
     """
     here, there = [frozenset(each) for each in these], [frozenset(each) for each in others]
     facts = sorted(
@@ -93,7 +93,7 @@ def _join(facts: Sequence[Fact]) -> str:
 
 
 def list_facts(adapter: str, names: Sequence[str], arguments: Mapping[str, Any]) -> Call:
-    """List the facts of a call, the names of all arguments that the adapter takes being known."""
+    """List the facts that are true of a call; `names` are all parameters of the adapter."""
     tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
     facts = [Fact(-1, f"of `{adapter}`")]
     for name in dict.fromkeys([*names, *arguments]):

@@ -15,9 +15,9 @@ from whichline.locate.resemblance import are_in_zeros, describe, describe_axes, 
 from whichline.locate.trace import Trace
 from whichline.locate.values import Value, as_value, find_layout, is_near, is_uniform
 
-COUNT = 1_000_000  # below which a whole number is written out
+COUNT = 1_000_000  # smaller whole numbers are written out
 OTHER_PLACES = "the same numbers in other places"
-FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
+FEW = 3  # two tensors may share so few different numbers, such as 0 and 1, by chance
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Difference:
 
     words: str  # a sentence: "Expected the scaled scores; found 0.25 times that."
     is_simple: bool  # whether the words say all of it
-    is_extra: bool = False  # whether it is about what goes in, and not about how the numbers differ
-    is_needless: bool = False  # whether the expression should not be there at all
-    instead: str = ""  # the words if that is not so
+    is_extra: bool = False  # whether they are about operands, and not about numbers
+    is_needless: bool = False  # whether they say that the expression should not be there at all
+    instead: str = ""  # the words to use if it is needed after all
 
 
 def compare(trace: Trace, change: Options) -> Difference:
-    """Say how the first of the places of a change differs from what is put there, the first time that it does."""
+    """Describe how the first expression of a change differs from its replacement, in the first event that does."""
     (place, option), *others = change.items()
     match = trace.match(place)
     last = trace.value(place)[-1]
@@ -60,7 +60,7 @@ def compare(trace: Trace, change: Options) -> Difference:
 
 
 def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
-    """Say which step an expression is, and which one belongs there; "" if that is the same."""
+    """Say which checkpoint an expression equals, and which one belongs there; "" if they are the same."""
     (place, option), *others = change.items()
     swapped = trace.match(others[0][0]) if others else None
     if swapped and swapped.names[0] == option.names[0]:
@@ -71,7 +71,7 @@ def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
 
 
 def _find_different(trace: Trace, place: Expression, option: Option) -> int:
-    """The first time that an expression is nothing that is known; of one after the other, not the right one."""
+    """Find the first event whose value differs from its replacement in a series, or else equals no checkpoint."""
     values = trace.value(place)
     for time, value in enumerate(values if option.is_sliced or option.is_series else ()):
         right = choose_value(option.as_is, trace.steps, time, value)
@@ -84,7 +84,7 @@ def _find_different(trace: Trace, place: Expression, option: Option) -> int:
 
 
 def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bool:
-    """Tell whether what should come out of an expression is what goes in."""
+    """Tell whether the right value of an expression is one of its operands."""
     for operand in trace.list_operands(place):
         values = trace.value(operand)
         value = values[min(time, len(values) - 1)]
@@ -94,7 +94,7 @@ def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bo
 
 
 def find_other(trace: Trace, place: Expression, option: Option) -> int:
-    """The first time that an expression is not the step that is put there."""
+    """Find the first event in which an expression equals another checkpoint than its replacement."""
     match = trace.match(place)
     pairs = zip(match.names if match else (), option.names, strict=False)
     return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
@@ -103,19 +103,19 @@ def find_other(trace: Trace, place: Expression, option: Option) -> int:
 def _describe_difference(
     value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
 ) -> Difference:
-    """Say what was expected, and what was found there.
+    """Say what was expected, and what was found.
 
     Args:
         value: of the student's expression.
-        right: the step, in the layout of the value if there is one.
-        name: of the step.
-        known: other things that the value may be, by name.
-        others: what it is where it is none of these.
+        right: the checkpoint, in the layout of the value if it fits.
+        name: of the checkpoint.
+        known: other values that this one may equal, by name.
+        others: yields further descriptions, if it equals none of these.
     """
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, {shapes}.", True)
-    is_constant = is_uniform(value)  # it is another checkpoint by chance
+    is_constant = is_uniform(value)  # if it equals a checkpoint, then by chance
     for other, thing in known.items():
         if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
@@ -146,7 +146,7 @@ def _of_masks(value: Tensor, right: Tensor) -> str:
 
 
 def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
-    """Say what was found, and whether that is all."""
+    """Say what was found, and return whether that is the whole difference."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         is_all = is_near(value[~value.isnan()], right[~value.isnan()])
         where = ", in rows that should be 0" * are_in_zeros(value.isnan(), right)
@@ -168,7 +168,7 @@ def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tup
 
 
 def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
-    """Say where a value is −inf and where it should be, if these are not the same places."""
+    """Say where a value is −inf, and where it should be."""
     if torch.equal(hidden, ~should) and hidden.any() and should.any():
         return "−inf where it does not belong, and not where it does"
     if torch.equal(hidden.sum(), should.sum()):
@@ -181,7 +181,7 @@ def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
 
 
 def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
-    """Say how finite numbers differ, if one word is enough: by a factor, by a summand, in their places."""
+    """Say how finite numbers differ, if it is a factor, a summand, a reciprocal, or their order."""
     large = y.abs() > 1e-6 * y.abs().max()
     if large.any():
         factors = x[large] / y[large]
@@ -200,7 +200,7 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
 
 
 def _describe_index(wrong: Tensor) -> str:
-    """Say at which single index of an axis numbers are wrong; "" if there is no such axis."""
+    """Say at which index of an axis all wrong numbers are; "" if there is none."""
     for axis in range(wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]
         at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()

@@ -160,7 +160,7 @@ class NamedFile:
         return "", False
 
     def list_counterparts(self) -> Iterator[tuple[str, str]]:
-        """List the pairs of words that are counterparts in names, as "queries" and "keys".
+        """List the pairs of words that are counterparts in names, as "keys" and "values".
 
         They differ between the roles of two calls of one function, or between two values that `torch.stack` joins.
         """

@@ -53,7 +53,7 @@ class Option:
         return replace(self, is_low=False)
 
     def is_like(self, other: "Option") -> bool:
-        """Tell whether two options are the same but for counterparts: the scaled queries, the scaled keys."""
+        """Tell whether two options are the same but for counterparts: the scaled keys, the scaled values."""
         patterns = [[find_counterparts().sub("*", name) for name in option.names] for option in (self, other)]
         layout = (self.axes, self.is_sliced, self.is_series, self.is_low)
         return (
@@ -184,7 +184,7 @@ Options = Mapping[Expression, Option]
 
 @cache
 def find_counterparts() -> re.Pattern[str]:
-    """Return a pattern for the words in names of checkpoints that have counterparts, as "queries" and "keys"."""
+    """Return a pattern for the words in names of checkpoints that have counterparts, as "keys" and "values"."""
     return re.compile("|".join(map(re.escape, list_counterparts())) or "(?!)")
 
 

@@ -1,4 +1,4 @@
-"""Since which line what an expression that raised is made of has had its shape, or its dtype."""
+"""Finding the line that gave the operands of a raising expression their shape or dtype."""
 
 import ast
 import re
@@ -15,13 +15,13 @@ from whichline.locate.run import Runner
 from whichline.locate.source_location import name_file
 from whichline.locate.trace import Trace
 
-MOST = 2  # tensors that are followed
+MOST = 2  # tensors whose origin is reported
 WIDTH = 60  # of an expression in a sentence
 LYING = "view size is not compatible"
 
 
 def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[str]:
-    """Say since which line the tensors that met where a test raised are what they are, if that is another one."""
+    """Say which earlier lines gave the tensors in the raising line their shape or dtype."""
     kind = "dtype" if OF_DTYPES.search(report.text) else ""
     kind = kind or (LYING if LYING in report.text else "shape" if re.search(SIZES, report.text) else "")
     if not kind or not report.node or not report.calls:
@@ -49,7 +49,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
 
 
 def _is_as_known(trace: Trace, place: Expression) -> bool:
-    """Tell whether a tensor is a step, or came in, in the very shape of that."""
+    """Tell whether a tensor equals a checkpoint or an input, and has its shape."""
     value, found = trace.objects[place][-1], trace.find(trace.values[place][-1])
     return bool(found) and found[0] in trace.known.values and trace.known.values[found[0]].tensor.shape == value.shape
 
@@ -92,9 +92,9 @@ def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, ru
 
 
 def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | None:
-    """The expression that first had the shape, or the dtype, of what a name stood for last; None if that came in.
+    """Find the expression that first had the shape or dtype of a name's last value; None if it came from an input.
 
-    If it is made of several that are alike, the expression is the one that these have in common.
+    If several operands have it, it is the expression from which all of these were computed.
     """
     value = trace.objects[place][-1]
     if not isinstance(value, Tensor) or (kind == LYING and value.is_contiguous()):
@@ -121,7 +121,7 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
 
 
 def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:
-    """The tensor by which a table is read: a shape begins with its axes."""
+    """List the tensor that indexes another one, if the shape of the result begins with its shape."""
     operands = trace.list_operands(place) if isinstance(place.node, ast.Subscript) else []
     tensors = [(each, x) for each in operands if isinstance(x := trace.objects[each][-1], Tensor)]
     return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
