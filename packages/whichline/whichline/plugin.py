@@ -123,7 +123,7 @@ class EngineRuns:
         self.watch: Watch | None = None
         self.debugged = False
         self.searched = False
-        self.told_of_time = False
+        self.warned_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest captures what is written to 2 during a test
 
@@ -188,8 +188,8 @@ class EngineRuns:
         self.debugged = True
 
     def _warn_of_time_limit(self, what: str, seconds: float) -> None:
-        if not self.debugged and not self.told_of_time:
-            self.told_of_time = True
+        if not self.debugged and not self.warned_of_time:
+            self.warned_of_time = True
             os.write(self.terminal, f"\n{describe_time_limit(what, seconds, find_students_line(self.root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
@@ -273,9 +273,9 @@ class EngineRuns:
 
     def _say_next(self) -> Iterator[str]:
         """The position of the first finding and a test case that shows it, or the first code that is to be written."""
-        if told := next((each for each in self._rank_findings() if each.file), None):
-            yield f"Now open:  {told.file}:{told.line}"
-            tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
+        if first := next((each for each in self._rank_findings() if each.file), None):
+            yield f"Now open:  {first.file}:{first.line}"
+            tests = [test for test, _ in self.failures.values() if test.name in first.tests and test.stored]
             if tests:
                 yield f"To see it: {name_command(f'debug --case {min(tests, key=count_numbers).cases()[0].name}')}"
         elif first := self._find_unwritten():
@@ -295,16 +295,16 @@ class EngineRuns:
     def _rank_findings(self) -> list[Finding]:
         """List the findings, those that cost most first; one that repeats an earlier problem's is left out."""
         order = order_problems(self.results)
-        told = [each for each in self.explanations if not each.is_of_earlier]
-        return sorted(told, key=lambda each: order.index(each.problem))
+        findings = [each for each in self.explanations if not each.is_of_earlier]
+        return sorted(findings, key=lambda each: order.index(each.problem))
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
-    def pytest_tell_causes_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    def pytest_print_findings_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
         """Print the findings before pytest prints the failures that they do not explain."""
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
-            told = self._rank_findings()
-            self._tell_causes(terminalreporter, [each for each in told if each.problem not in bonus] or told)
+            findings = self._rank_findings()
+            self._print_findings(terminalreporter, [each for each in findings if each.problem not in bonus] or findings)
         yield
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -312,7 +312,7 @@ class EngineRuns:
         if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
             terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         if not is_short(terminalreporter.config):
-            self._tell_causes(terminalreporter, self._rank_findings())
+            self._print_findings(terminalreporter, self._rank_findings())
         for line in wrapped(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
         for title, *lines in filter(
@@ -329,14 +329,14 @@ class EngineRuns:
                 count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
                 terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
 
-    def _tell_causes(self, terminal: pytest.TerminalReporter, told: Sequence[Finding]) -> None:
-        for problem in dict.fromkeys(each.problem for each in told):
+    def _print_findings(self, terminal: pytest.TerminalReporter, findings: Sequence[Finding]) -> None:
+        for problem in dict.fromkeys(each.problem for each in findings):
             terminal.section(f"What your code does: {problem}", yellow=True)
-            found = [each for each in told if each.problem == problem]
+            found = [each for each in findings if each.problem == problem]
             lines = shorten_findings(found, self.results) if is_short(terminal.config) else join_findings(found)
             for line in wrapped(lines, WIDTH):
                 terminal.line(line, bold=True)
-        if {name for each in told for name in each.tests} - {result.test for result in self.results}:
+        if {name for each in findings for name in each.tests} - {result.test for result in self.results}:
             terminal.line(OTHERS)
 
 
@@ -360,8 +360,8 @@ class ResultText(Text):
         if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints only the position
             return
         super().toterminal(tw)
-        is_told = self.runs.problems[self.result.problem].told != "tests"
-        searched = ("No line of your code was found that explains it.",) if is_told and self.runs.searched else ()
+        is_shown = self.runs.problems[self.result.problem].feedback != "tests"
+        searched = ("No line of your code was found that explains it.",) if is_shown and self.runs.searched else ()
         on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.about_case)):
             tw.line()

@@ -24,7 +24,7 @@ INSTALLED = ("site-packages", "dist-packages", "node_modules", "__pycache__")
 GIVEN_FOLDERS = ("kit", "staff")  # only the solved tree has the second
 PROBLEMS = "problems"  # a package at the root; students have their part of it in the kit
 
-Told = Literal["where", "what", "tests"]
+FeedbackLevel = Literal["where", "what", "tests"]
 
 
 class SuiteError(CourseworkError):
@@ -52,7 +52,7 @@ class Problem:
     work: str = ""
     beside: tuple[str, ...] = ()  # other files that only this problem needs: given, or written and not graded
     in_kernels: bool = False  # whether torch's own C++ code may do this work without a call from Python
-    told: Told | None = None  # how much students learn about a mistake; None: what the assignment says
+    feedback: FeedbackLevel | None = None  # how much students learn about a mistake; None: what the assignment says
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -97,7 +97,7 @@ class Assignment:
     packages: tuple[str, ...] = ()
     # Students learn the line of a mistake and what is wrong ("where"), only what is wrong ("what"), or only what the
     # tests say ("tests").
-    told: Told = "where"
+    feedback: FeedbackLevel = "where"
 
     @property
     def in_kit(self) -> set[str]:
@@ -281,7 +281,7 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
         AssignmentError: the file is not TOML, or it does not fit the schema.
     """
     assignment = _read(root)
-    problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
+    problems = [replace(problem, feedback=problem.feedback or assignment.feedback) for problem in assignment.problem]
     check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
     return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
 

@@ -87,7 +87,7 @@ def _take(found: Sequence[Finding], most: int) -> list[Finding]:
 
 def _apply_feedback_level(suite: Suite, finding: Finding) -> Finding | None:
     """Leave of a finding what the assignment shows students; None if that is nothing."""
-    level = suite.problems[finding.problem].told if finding.problem in suite.problems else "where"
+    level = suite.problems[finding.problem].feedback if finding.problem in suite.problems else "where"
     if level == "what":
         said = tuple(line for line in finding.said if line != BEGIN)
         return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())

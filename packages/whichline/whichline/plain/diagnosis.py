@@ -1,4 +1,4 @@
-"""What is wrong where a test fails: its first call that differs from the reference, searched by the engine."""
+"""Explaining a failing test of a plain suite: the engine searches its first call that differs from the reference."""
 
 import ast
 import linecache
@@ -45,7 +45,7 @@ BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. 
 
 @dataclass(frozen=True)
 class Proved:
-    """What was found in calls of one function: findings about it, and what is put in its places."""
+    """The proved mistakes in one function."""
 
     found: Sequence[Found]
     patch: Options
@@ -56,9 +56,9 @@ class Diagnosis:
     """Explains failing tests, one after the other, in a process in which pytest has collected them.
 
     Args:
-        functions: those that have a reference.
-        run_item: runs a test by its id, and gives what ended it.
-        root: the folder that names of files begin at.
+        functions: the functions that have a reference.
+        run_item: runs a test by its id, and returns the error that ended it.
+        root: names of files are relative to this folder.
     """
 
     def __init__(self, functions: Functions, run_item: Callable[[str], BaseException | None], root: Path) -> None:
@@ -119,7 +119,7 @@ class Diagnosis:
 
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
-        # In the life of an object, its calls bear numbers: each case has its own.
+        # The checkpoints of an object count its calls, so those of two test cases differ.
         groups = [[test] for test in tests] if self.suite.functions.paired[first.call].kind else [tests]
         runner.pairs = list_fitting(runner, tests)
         found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
@@ -141,7 +141,9 @@ class Diagnosis:
         known = Proved(found, patch, name)
         self.proved.append(known)
         if any(place.function.endswith(INIT) for place in patch):
-            runner.run(self.suite.make_item(failing[0]), patch, noting=False)  # so that it knows what is made before
+            runner.run(
+                self.suite.make_item(failing[0]), patch, noting=False
+            )  # collects the checkpoints of the constructor
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._tell(each, known, passing, failing) for each in found]
 
@@ -173,7 +175,7 @@ class Diagnosis:
     def _find_unproved(
         self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
     ) -> list[Finding]:
-        """Say which call is wrong, and where the first value is that the reference does not have."""
+        """Report which call is wrong, and the first value that the reference does not have."""
         right, _ = self.suite.functions.paired[first.call].reference
         name = first.call.rpartition(".")[2]
         error = self.suite.ending(tests[0])
@@ -188,7 +190,7 @@ class Diagnosis:
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
-        # A constructor often draws its numbers by chance.
+        # Constructors often draw random numbers.
         divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
         divergences.sort(key=lambda place: _is_little(search.find_trace(place), place))
         place, said = dict[str, Any](), ""
@@ -221,7 +223,7 @@ class Diagnosis:
         return finding
 
     def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:
-        """Say which line changes an argument that the reference leaves as it is."""
+        """Report the line that changes an argument which the reference leaves as it is."""
         trace = self._make_runner().look(self.suite.make_test(test, "", case))
         given = [x for x in trace.given.values() if isinstance(x, Tensor)]
         changing = [
@@ -234,7 +236,7 @@ class Diagnosis:
         return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]
 
     def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
-        """Say which call gives another text, and show the line that returns it."""
+        """Report a call that returns another text, with the line that returns it."""
         paired, lines = self.suite.functions.paired[case.call], list[int]()
 
         def leave(frame: FrameType, _: Any) -> None:
@@ -247,7 +249,7 @@ class Diagnosis:
         return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **place)]
 
     def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
-        """Find the line that raises, or the one that returns, where no value before it is wrong."""
+        """Find the line that raises, or else the line that returns, if no value before it is wrong."""
         frames = traceback.walk_tb(error.__traceback__) if error else ()
         own = [(frame, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
         while len(own) > 1 and self._is_refused(own[-1][0]):
@@ -262,7 +264,7 @@ class Diagnosis:
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
 
     def _is_refused(self, frame: FrameType) -> bool:
-        """Tell whether the reference raises, too, on the arguments of a call: then the line that calls is wrong."""
+        """Tell whether the reference also raises on the arguments of a call, so that the calling line is wrong."""
         code = frame.f_code
         given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
         for pair in self.suite.pairs.get((code.co_filename, code.co_qualname), ()):
@@ -280,7 +282,7 @@ class Diagnosis:
 
 
 def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
-    """Find right numbers in a shape in which they do not fit, such as a mean that has lost its axis."""
+    """Find right numbers in a wrong shape, such as a mean that has lost its axis."""
     trace = runner.look(tests[0])
     for place in reversed(trace.places):
         value = trace.value(place)[0]
@@ -295,32 +297,34 @@ def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
 
 
 def _is_of_few(found: Found) -> bool:
-    """Tell whether one of two places has so few numbers that any two would do."""
+    """Tell whether an expression has so few numbers that two replacements prove nothing."""
     return all(getattr(x, "numel", lambda: 1)() <= FEW for x in found.trace.values[found.place] if x is not None)
 
 
 def _is_answer(found: Found) -> bool:
-    """Tell whether all that is known is that the right answer would be right, and not that it goes wrong there."""
+    """Tell whether a replacement is only the right output, without evidence that the mistake is there."""
     place, trace = found.place, found.trace
     wanted = trace.known.values.get(found.option.names[0])
     answers = (step.value for name, step in trace.steps.items() if name.startswith(f"the {ANSWER}"))
     if not wanted or not any(find_layout(wanted, each) is not None for each in answers):
         return False
     operands = trace.list_operands(place)
-    is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1  # it was wrong before, perhaps
+    is_added_to = (
+        isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
+    )  # an earlier event may be wrong
     is_first = trace.is_first_divergence(place) or place in trace.list_returned_early()
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
 def _is_little(trace: Trace, place: Expression) -> bool:
-    """Tell whether little speaks for an expression: what is picked or drawn, and a number that is computed once."""
+    """Tell whether there is little reason to suspect an expression: an element, a constant, or a single number."""
     values = trace.values[place]
     is_count = len(values) == 1 or all(type(x) is int for x in values)
     return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_constructor(place)
 
 
 def _is_known(trace: Trace, place: Expression) -> bool:
-    """Tell whether an expression is right, and not in another shape alone, counts something, or is a constant."""
+    """Tell whether an expression is right, in the right shape, or counts something, or is a constant."""
     values, match = trace.values[place], trace.match(place)
     if not trace.is_number(place) or match:
         known = trace.known.values.get(match.names[0]) if match and not match.together else None
@@ -331,7 +335,7 @@ def _is_known(trace: Trace, place: Expression) -> bool:
 
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
-    """Say which tests pass with right values in all the places."""
+    """Say which tests pass with the replacements."""
     return _say_proof(say_corrected(known.found), known.name, passing, failing)
 
 
