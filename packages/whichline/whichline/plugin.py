@@ -24,8 +24,8 @@ import pytest
 import torch
 
 import whichline.quick_start
-from whichline.checking.board import begin_at, join_findings, wrapped
-from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
+from whichline.checking.board import begin_at, join_findings, wrap_lines
+from whichline.checking.own_work import find_adapters, list_forbidden_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.settings import describe_undone, undo_settings
@@ -53,7 +53,7 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
 from whichline.engine.kit import check_kit
 from whichline.engine.result import Check, Result
-from whichline.engine.suite import Suite, Test, expand, load_suite, run, with_points
+from whichline.engine.suite import Suite, Test, add_points, expand, load_suite, run
 from whichline.locate.explain import describe_errors, explain
 from whichline.quick_end import end_quickly
 from whichline.rules.watch import Use, Watch
@@ -150,13 +150,13 @@ class EngineRuns:
     def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
         ours = [item for item in items if isinstance(item, pytest.Function) and self._is_ours(item)]
         found = [self._test(item) for item in ours]
-        by_name = {test.name: test for test in with_points(found, self.problems)}
+        by_name = {test.name: test for test in add_points(found, self.problems)}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
 
     def pytest_collection_finish(self) -> None:
         if not gc.isenabled():
-            whichline.quick_start.look_again()
+            whichline.quick_start.collect_garbage_again()
 
     def _test(self, item: pytest.Function) -> Test:
         given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
@@ -242,7 +242,7 @@ class EngineRuns:
         _drop_captured(node.config)
         shown = report.longrepr
         if found:
-            report.longrepr = "\n".join(wrapped([result.headline, *found[0].lines], WIDTH))
+            report.longrepr = "\n".join(wrap_lines([result.headline, *found[0].lines], WIDTH))
         yield
         report.longrepr = shown
         self.explanations += found
@@ -268,10 +268,10 @@ class EngineRuns:
         """Say in the last lines where to correct or write code."""
         yield
         if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
-            for line in self._say_next():
+            for line in self._describe_next():
                 terminal.line(line, bold=True)
 
-    def _say_next(self) -> Iterator[str]:
+    def _describe_next(self) -> Iterator[str]:
         """The position of the first finding and a test case that shows it, or the first code that is to be written."""
         if first := next((each for each in self._rank_findings() if each.file), None):
             yield f"Now open:  {first.file}:{first.line}"
@@ -313,13 +313,13 @@ class EngineRuns:
             terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         if not is_short(terminalreporter.config):
             self._print_findings(terminalreporter, self._rank_findings())
-        for line in wrapped(describe_errors(self.errors), WIDTH):
+        for line in wrap_lines(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
         for title, *lines in filter(
-            None, (not_own_work(self.root, self.problems, self.seen), describe_undone(self.root))
+            None, (list_forbidden_work(self.root, self.problems, self.seen), describe_undone(self.root))
         ):
             terminalreporter.section(title, yellow=True)
-            for line in wrapped(lines, WIDTH):
+            for line in wrap_lines(lines, WIDTH):
                 terminalreporter.line(line)
         if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
             terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
@@ -334,7 +334,7 @@ class EngineRuns:
             terminal.section(f"What your code does: {problem}", yellow=True)
             found = [each for each in findings if each.problem == problem]
             lines = shorten_findings(found, self.results) if is_short(terminal.config) else join_findings(found)
-            for line in wrapped(lines, WIDTH):
+            for line in wrap_lines(lines, WIDTH):
                 terminal.line(line, bold=True)
         if {name for each in findings for name in each.tests} - {result.test for result in self.results}:
             terminal.line(OTHERS)
@@ -365,7 +365,7 @@ class ResultText(Text):
         on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.about_case)):
             tw.line()
-            for line in wrapped(lines, WIDTH, "  "):
+            for line in wrap_lines(lines, WIDTH, "  "):
                 tw.line(line)
 
 

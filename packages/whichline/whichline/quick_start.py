@@ -8,7 +8,7 @@ import gc
 gc.disable()
 
 
-def look_again() -> None:
+def collect_garbage_again() -> None:
     """Turn garbage collection on again, but not for the objects that exist now."""
     gc.freeze()
     gc.enable()

@@ -34,7 +34,7 @@ from jaxtyping import TypeCheckError
 
 from whichline.engine.exception_report import ExceptionReport
 from whichline.submission.archive import ArchiveError, check_names
-from whichline.submission.submit import SubmissionError, _imports, read_submission, write_submission
+from whichline.submission.submit import SubmissionError, _list_imports, read_submission, write_submission
 from whichline_grader.grading.carried_forward import Lender
 from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.connection import Connection, TooLongError
@@ -207,7 +207,7 @@ def source(text: str, folder: Path) -> None:
         taken = take_in(folder)
         _ = taken.sha256, taken.slow_imports, taken.line("adapters.py", 1)
     with suppress(SubmissionError):
-        list(_imports("model.py", text.encode(errors="replace")))
+        list(_list_imports("model.py", text.encode(errors="replace")))
 
 
 def message(text: str, folder: Path) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from whichline.engine.assignment import load_problems
 from whichline.rules.forbidden import load_forbidden
-from whichline.rules.price import charge
+from whichline.rules.price import compute_deductions
 from whichline.rules.watch import MAX_USES, Use
 from whichline_grader.grading.one_submission import MAX_SHOWN, judge
 
@@ -191,8 +191,10 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
 
 def paying(**ran: str) -> dict[str, dict[str, float]]:
     """Who pays what, if each of these problems runs these functions of torch."""
-    works = {problem: {RULES.work_of(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS}
-    return charge(works, POINTS)
+    works = {
+        problem: {RULES.name_work(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS
+    }
+    return compute_deductions(works, POINTS)
 
 
 @pytest.mark.parametrize(

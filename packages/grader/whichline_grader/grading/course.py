@@ -13,7 +13,7 @@ from typing import Literal
 import click
 
 from whichline.engine.assignment import FILE_NAME, find_root, read_assignment
-from whichline.engine.toml_file import Complaint, located, read_toml
+from whichline.engine.toml_file import Complaint, locate_error, read_toml
 from whichline_grader.grading.identity import HandedIn, Platform, RosterError, Student
 from whichline_grader.hidden.release import CourseFolder, load_course_folder, load_graded_problems
 from whichline_grader.paths import COURSE
@@ -198,18 +198,18 @@ def find_checked_root() -> Path:
     """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end."""
     root = find_root(Path.cwd())
     if not (root / (package := read_assignment(root).package)).is_dir():
-        raise located(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))
+        raise locate_error(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))
     course = load_course(root)
     named = [(root / COURSE, (name,), getattr(course, name)) for name in LISTS if getattr(course, name)]
     for number, problem in enumerate(load_graded_problems(root).values()):
         named += [(root / FILE_NAME, ("problem", number, "files"), root / file) for file in problem.files]
     for path, key, file in named:
         if not Path(file).is_file():
-            raise located(path, Complaint(key, f"names {file}, and there is no such file"))
+            raise locate_error(path, Complaint(key, f"names {file}, and there is no such file"))
     _ = course.members, course.came
     columns = [name for name in course.listed.columns if name not in IDENTITY]
     if course.roster and course.column not in columns:
         has = ", ".join(map(repr, columns)) or "no assignment"
         what = f"is {course.column!r}, which {course.roster} does not have; expected one of {has}"
-        raise located(root / COURSE, Complaint(("column",), what))
+        raise locate_error(root / COURSE, Complaint(("column",), what))
     return root

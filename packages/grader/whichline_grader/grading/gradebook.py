@@ -13,8 +13,8 @@ import msgspec
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline.engine.result import Outcome, Result, function_of
-from whichline.engine.toml_file import Complaint, Key, located
+from whichline.engine.result import Outcome, Result, name_function
+from whichline.engine.toml_file import Complaint, Key, locate_error
 from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
 from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Overruling, read_decisions, write_decision
@@ -221,7 +221,7 @@ class Gradebook:
         for key, each in self.decisions.each():
             if isinstance(each, Overruling) and each.problem not in problems:
                 what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
-                raise located(self._decided, Complaint((*key, "problem"), what))
+                raise locate_error(self._decided, Complaint((*key, "problem"), what))
 
     def unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
@@ -236,7 +236,7 @@ class Gradebook:
         for key, student, work in about:
             if not any(content.startswith(work) for content in known.get(student, ())):
                 what = f"is about {' of '.join(filter(None, (work, student)))}"
-                yield str(located(self._decided, Complaint(key, what)))
+                yield str(locate_error(self._decided, Complaint(key, what)))
 
     def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
         return map(self._add_decisions, self._read_all(condition, parameters, texts))
@@ -270,7 +270,7 @@ class Gradebook:
             new = sorted(test for test, one in worth.items() if not one["ran"])
             found = self._passed[tests] = {}
             for test, hidden in [*self._read_list(tests).items(), *((test, True) for test in new)]:
-                if one := worth.get(function_of(test)):
+                if one := worth.get(name_function(test)):
                     ended = (Outcome.PASSED, None, "") if one["ran"] else (Outcome.NOT_RUN, None, NEW)
                     found[test] = Result(test, one["problem"], hidden, bool(one["bonus"]), one["points"], *ended)
         return self._passed[tests]

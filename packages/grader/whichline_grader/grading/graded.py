@@ -18,7 +18,7 @@ import msgspec
 
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline.rules.price import charge
+from whichline.rules.price import compute_deductions
 from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.sandbox.submission import Submission
 
@@ -136,7 +136,7 @@ class Grading:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
         points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
-        paid = charge(ran, points)
+        paid = compute_deductions(ran, points)
         return {problem: works for problem, works in paid.items() if problem not in self.overruled}
 
     @cached_property

@@ -9,7 +9,7 @@ import click
 import torch
 from torch import Tensor
 
-from whichline.engine.assignment import FILE_NAME, this_root
+from whichline.engine.assignment import FILE_NAME, get_root
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
@@ -218,15 +218,15 @@ def judge(
     that do no problem's work one is enough: it costs all points.
     """
     judged = {}
-    rules = load_forbidden(this_root() / FILE_NAME)
+    rules = load_forbidden(get_root() / FILE_NAME)
     for problem, uses in public.items():
         seen, later = (sorted(_check_uses(each, rules)) for each in (uses, hidden[problem]))
         works: dict[str, tuple[str, ...]] = {}
         for use in seen:
-            shown = works.get(rules.work_of(use.function), ())
-            works[rules.work_of(use.function)] = (*shown, str(use))[:MAX_SHOWN]
+            shown = works.get(rules.name_work(use.function), ())
+            works[rules.name_work(use.function)] = (*shown, str(use))[:MAX_SHOWN]
         for use in later:
-            work = rules.work_of(use.function)
+            work = rules.name_work(use.function)
             if work in public or not works.keys() - public.keys():
                 works.setdefault(work, (f"{use.function}, in a hidden test",))
         if works:

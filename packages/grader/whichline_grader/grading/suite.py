@@ -10,8 +10,8 @@ from types import CodeType
 
 import torch
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, SuiteError, name_command, this_root
-from whichline.engine.case import UNREADABLE, case_names, load_metadata
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, SuiteError, get_root, name_command
+from whichline.engine.case import UNREADABLE, list_case_names, load_metadata
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.engine.toml_file import AssignmentError
@@ -82,7 +82,7 @@ class GradedSuite:
         Points and weights change none: recorded results are scored with the present ones.
         """
         root = self.suite.root
-        rules = load_forbidden(this_root() / FILE_NAME)
+        rules = load_forbidden(get_root() / FILE_NAME)
         stated = (rules.allowed, rules.homes, sorted(rules.in_kernels), sorted(rules.late))
         settings = f"{hash_code(JUDGES)} {self.course.limits} {stated}"
         digest = sha256(f"{self._asking_code} {sys.version} {torch.__version__} {settings}".encode())
@@ -190,7 +190,7 @@ def check_hidden_cases(release: Release) -> None:
     """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
     todo = f"run `{name_command('staff verify --write')}`"
     expected = {case.name for spec in load_specs().values() for case in spec.hidden}
-    for name in sorted({*case_names(release.cases, "**/*"), *expected}):
+    for name in sorted({*list_case_names(release.cases, "**/*"), *expected}):
         try:
             if load_metadata(release.cases, name)["seed"] != release.seed(name):
                 raise AssignmentError(f"the hidden case {name} is not drawn from this release's secret; {todo}")
@@ -202,7 +202,7 @@ def check_hidden_cases(release: Release) -> None:
 
 def check_public_cases(root: Path) -> None:
     """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
-    stored = case_names(root / "fixtures", "**/*")
+    stored = list_case_names(root / "fixtures", "**/*")
     expected = {case.name for spec in load_specs().values() for case in spec.public}
     if missing := sorted(expected.difference(stored)):
         raise AssignmentError(

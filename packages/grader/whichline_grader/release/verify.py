@@ -19,8 +19,8 @@ import torch
 from rich.console import Console
 
 from whichline.engine.assignment import PROBLEMS, find_problem, load_problems
-from whichline.engine.case import case_names, load_case
-from whichline.engine.compare import dtype_name, same
+from whichline.engine.case import list_case_names, load_case
+from whichline.engine.compare import name_dtype, same
 from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Result
@@ -205,7 +205,7 @@ def check_second_opinion(root: Path, problem: str) -> Iterator[str]:
 
 def verify_references(root: Path, problems: Collection[str], stage: Stage) -> None:
     """What each reference computes for the public cases must be fit to hold a student's values against."""
-    names = case_names(root / "fixtures", "**/*")
+    names = list_case_names(root / "fixtures", "**/*")
     references = {adapter: each for problem in problems for adapter, each in load_references(problem).items()}
     texts = (path.read_text(encoding="utf-8") for path in root.glob("docs/*.md"))
     headings = [line.lstrip("# ") for text in texts for line in text.splitlines() if line.startswith("#")]
@@ -225,7 +225,7 @@ def check_reference(
             yield f"the reference of {case.call} names the section {section}, and no heading in docs/ begins with that"
     for step in taken:
         if step.value.tensor.is_floating_point() and step.value.tensor.dtype != torch.float64:
-            got = dtype_name(step.value.tensor.dtype)
+            got = name_dtype(step.value.tensor.dtype)
             yield f"the reference of {case.call} computes {step.name} in {got}, expected float64"
     if "answer" in case.expected:
         *_, last = taken

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whichline.engine.assignment import this_assignment, this_root
+from whichline.engine.assignment import get_assignment, get_root
 from whichline.engine.errors import CourseworkError
 from whichline_grader.paths import ENGINE, GRADER
 from whichline_grader.sandbox import zygote_files
@@ -246,9 +246,9 @@ def _start_bubblewrap(advised: bool) -> Starting:
 def _start_locked_in(advised: bool) -> Starting:
     sandbox = yield from _spawn("process", advised)
     parts = sandbox.achieved.parts
-    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(this_root())):
+    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(get_root())):
         sandbox.close()
-        reason = f"others can read {this_root()}; chmod 700 a folder above it" if "uid" in parts else "you are not root"
+        reason = f"others can read {get_root()}; chmod 700 a folder above it" if "uid" in parts else "you are not root"
         raise SandboxError(f"expected Linux 5.13 with Landlock, or root; this kernel has no Landlock, and {reason}")
     if sandbox.achieved.leaves_marks:
         sandbox.achieved = SandboxReport("process", parts, (ACCESS_TIMES,))
@@ -264,7 +264,7 @@ def _compile_packages() -> None:
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
         environment = {**os.environ, **zygote_files.ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
-        warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({this_assignment().packages})"
+        warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({get_assignment().packages})"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
 
@@ -309,7 +309,7 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     visible = [*filter(os.path.exists, zygote_files.LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
-        if this_root().is_relative_to(path):
+        if get_root().is_relative_to(path):
             raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
     # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
     ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
@@ -326,7 +326,7 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
         "hidden": hidden,
         "confined": layer != "none",
         "layers": ["namespaces"] * (layer == "bubblewrap"),
-        "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
+        "imported": [each for each in get_assignment().packages if each not in SLOW_IMPORTS],
         "readable": [*filter(os.path.exists, readable)],
     }
     outside = zygote_files.command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []

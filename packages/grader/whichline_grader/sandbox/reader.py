@@ -27,7 +27,7 @@ from typing import NoReturn
 
 import msgspec
 
-from whichline.engine.assignment import this_assignment, this_root
+from whichline.engine.assignment import get_assignment, get_root
 from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, describe_instead
 from whichline_grader.sandbox.inside.lock_in import Filter, confine
 from whichline_grader.sandbox.printable import printable
@@ -56,7 +56,7 @@ class Reader:
         command = [sys.executable, "-m", "whichline_grader.sandbox.reader", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                command, cwd=this_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                command, cwd=get_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
             )
 
     def take_in(self, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
@@ -97,7 +97,7 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
 def main(requests: Connection) -> None:
     """Answer requests until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which closes its end
-    this_assignment()  # cached before the forks
+    get_assignment()  # cached before the forks
     seccomp = None
     with suppress(OSError):  # without libseccomp the only sandbox is `none`
         seccomp = Filter()
@@ -142,7 +142,7 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
     status = 1
     try:
         if seccomp:
-            readable = [path, *(files or {}).values(), this_root(), Path(sysconfig.get_path("stdlib"))]
+            readable = [path, *(files or {}).values(), get_root(), Path(sysconfig.get_path("stdlib"))]
             confine([str(each) for each in readable if each.exists()], seccomp)
         answer = _read(path, files)
         with open(pipe, "wb", closefd=False) as file:

@@ -14,7 +14,7 @@ from textwrap import shorten
 import pytest
 from torch import Tensor
 
-from whichline.checking.board import find_together, join_findings, name_places, wrapped
+from whichline.checking.board import find_together, join_findings, name_places, wrap_lines
 from whichline.engine.case import CaseError
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
@@ -64,7 +64,7 @@ class ShortFailures:
         warned = terminalreporter.stats.pop("warnings", []) if is_short(config) else []
         for line in dict.fromkeys(_shorten_warning(each.message, config.rootpath) for each in warned):
             terminalreporter.ensure_newline()
-            terminalreporter.line("\n".join(wrapped([line], WIDTH)), yellow=True)
+            terminalreporter.line("\n".join(wrap_lines([line], WIDTH)), yellow=True)
         yield
         if warned:
             terminalreporter.stats["warnings"] = warned  # they are counted at the end
@@ -79,7 +79,7 @@ class ShortFailures:
             what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained"
             counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
             terminalreporter.ensure_newline()
-            for line in wrapped(["", *counts] if counts else [], WIDTH):
+            for line in wrap_lines(["", *counts] if counts else [], WIDTH):
                 terminalreporter.line(line)
         if self.reports:
             terminalreporter.stats["failed"] = self.reports

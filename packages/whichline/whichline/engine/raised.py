@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whichline.engine.compare import article, listed
-from whichline.engine.definitions import Definitions, compute, find_alike, names_in, resolve
+from whichline.engine.compare import add_article, listed
+from whichline.engine.definitions import Definitions, compute, find_alike, get_names, resolve
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
@@ -45,14 +45,14 @@ class Raised:
 
     @cached_property
     def _names(self) -> Mapping[str, Any]:
-        return names_in(self._calls[-1])
+        return get_names(self._calls[-1])
 
     def _list_values(self) -> Iterator[tuple[ast.expr, Any]]:
         """The names and attributes in the expression, with their values."""
         nodes = [each for each in ast.walk(self._node) if isinstance(each, ast.Name | ast.Attribute)]
         yield from ((each, resolve(each, self._names)) for each in sorted(nodes, key=lambda each: each.col_offset))
 
-    def _since(self, node: ast.expr) -> str:
+    def _describe_origin(self, node: ast.expr) -> str:
         """Say in which line a name got its value; "" if it is an argument."""
         made = self._definitions.find_origin_of_name(node)
         if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument
@@ -63,7 +63,7 @@ class Raised:
 
     def explain_none(self, _: re.Match[str]) -> str:
         for node, value in self._list_values():
-            if value is None and node is not None and (since := self._since(node)):
+            if value is None and node is not None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
         return ""
 
@@ -78,11 +78,11 @@ class Raised:
                 return f"`{text}` is a method: `{text}()` calls it"
             if type(value).__module__ == "torch.return_types":
                 pair = listed(f"`.{each}`" for each in ("values", "indices") if hasattr(value, each))
-                return f"`{text}` is a pair{self._since(node)}: take one of {pair}"
+                return f"`{text}` is a pair{self._describe_origin(node)}: take one of {pair}"
             if "not iterable" in match.string and type(value) is int:
                 return f"`{text}` is the number {value}: `range({text})` counts up to it"
-            if type(value) in (list, tuple, dict, set) and (since := self._since(node)):
-                return f"`{text}` is {article(name)}{since}"
+            if type(value) in (list, tuple, dict, set) and (since := self._describe_origin(node)):
+                return f"`{text}` is {add_article(name)}{since}"
         return ""
 
     def explain_call(self, match: re.Match[str]) -> str:

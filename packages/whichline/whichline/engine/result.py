@@ -83,7 +83,7 @@ class Result:
     @property
     def function(self) -> str:
         """The test function alone."""
-        return function_of(self.test)
+        return name_function(self.test)
 
     @property
     def text(self) -> str:
@@ -103,7 +103,7 @@ class Result:
         return json.dumps(told, ensure_ascii=False)
 
 
-def function_of(test: str) -> str:
+def name_function(test: str) -> str:
     """The test function of a test, without its test case."""
     return test.partition("[")[0]
 

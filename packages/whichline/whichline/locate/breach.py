@@ -120,7 +120,7 @@ def is_computed(place: Expression) -> bool:
     return hasattr(place.node, "func") or hasattr(place.node, "op") or hasattr(place.node, "value")
 
 
-def say_where(places: Sequence[Expression]) -> str:
+def name_places(places: Sequence[Expression]) -> str:
     counts = {1: "here", 2: "in both places"}
     return counts.get(len(places), f"in all {len(places)} places")
 

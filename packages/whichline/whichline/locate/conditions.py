@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import dtype_name, is_float, listed
+from whichline.engine.compare import is_float, listed, name_dtype
 
 MOST_AXES = 6
 SIMPLE = 6  # only facts below this rank are combined, or may be true of a few other calls
@@ -97,11 +97,11 @@ def list_facts(adapter: str, names: Sequence[str], arguments: Mapping[str, Any])
     tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
     facts = [Fact(-1, f"of `{adapter}`")]
     for name in dict.fromkeys([*names, *arguments]):
-        facts += _facts_of_argument(name, name in arguments, arguments.get(name))
+        facts += _list_facts_of_argument(name, name in arguments, arguments.get(name))
     floats = {x.dtype for x in tensors.values() if is_float(x)}
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         is_not = "" if floats == {dtype} else "not "
-        facts.append(Fact(2, f"the inputs are {is_not}{dtype_name(dtype)}", ask=DTYPE))
+        facts.append(Fact(2, f"the inputs are {is_not}{name_dtype(dtype)}", ask=DTYPE))
     if floats & {torch.float16, torch.bfloat16}:
         facts.append(Fact(2, "the inputs are in half precision", ask=DTYPE))
     if any(x.requires_grad for x in tensors.values()):
@@ -109,13 +109,13 @@ def list_facts(adapter: str, names: Sequence[str], arguments: Mapping[str, Any])
     return (*facts, *_compare_axes(tensors), *_compare_sizes(tensors, arguments))
 
 
-def _facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
+def _list_facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
     if not is_passed:
         yield Fact(1, f"`{name}` is left out", (name,), NOT_PASSED.format(name))
     is_, ask = ("None", NONE) if x is None else ("given", VALUE)
     yield Fact(0, f"`{name}` is {is_}", (name,), ask.format(name))
     if isinstance(x, Tensor):
-        yield from _facts_of_tensor(name, x)
+        yield from _list_facts_of_tensor(name, x)
     elif isinstance(x, bool | str):
         yield Fact(3, f"`{name}` is {x!r}", (name,), VALUE.format(name))
     elif isinstance(x, int | float):
@@ -125,13 +125,13 @@ def _facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
                 yield Fact(3, f"`{name}` is {words}", (name,), VALUE.format(name))
 
 
-def _facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
-    yield Fact(1, f"`{name}` has {_axes(x.ndim)}", (name,), AXES)
+def _list_facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
+    yield Fact(1, f"`{name}` has {_count_axes(x.ndim)}", (name,), AXES)
     for n in range(MOST_AXES):
         if n != x.ndim:
             side = "more" if n < x.ndim else "fewer"
-            yield Fact(2, f"`{name}` has {side} than {_axes(n)}", (name,), AXES)
-            yield Fact(3, f"`{name}` does not have {_axes(n)}", (name,), AXES)
+            yield Fact(2, f"`{name}` has {side} than {_count_axes(n)}", (name,), AXES)
+            yield Fact(3, f"`{name}` does not have {_count_axes(n)}", (name,), AXES)
     for axis in range(-x.ndim, 0):
         if x.shape[axis] == 1:
             yield Fact(5, f"`{name}.shape[{axis}]` is 1", (name,), ONE)
@@ -186,5 +186,5 @@ def _compare_sizes(tensors: Mapping[str, Tensor], arguments: Mapping[str, Any]) 
             yield Fact(7, f"the largest of `{name}` is {is_} {bound}", (name, its_name), VALUE.format(name))
 
 
-def _axes(n: int) -> str:
+def _count_axes(n: int) -> str:
     return f"{n} {'axis' if n == 1 else 'axes'}"

@@ -35,10 +35,10 @@ def find_breaches(
         trace = None if runner.is_spent or test.memory else experiment.run(test)
         if trace and isinstance(trace.error, WrongAnswer) and trace.steps and trace.places:
             by_check.setdefault(trace.error.check, []).append(test)
-    return [finding for check, tests in by_check.items() for finding in _tell(experiment.only(tests), check)]
+    return [finding for check, tests in by_check.items() for finding in _find_breach(experiment.only(tests), check)]
 
 
-def _tell(experiment: Experiment, check: Check) -> Iterator[Finding]:
+def _find_breach(experiment: Experiment, check: Check) -> Iterator[Finding]:
     if check in (Check.ANSWER, Check.OUTPUT):
         yield from find_dtypes(experiment)
     elif check is Check.GRADIENT:

@@ -33,7 +33,7 @@ FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in torch's warnin
 
 
 @dataclass
-class _Noted:
+class _RecordedCalls:
     """The student's adapters; it records their calls, and whether the last one returned."""
 
     adapters: Any
@@ -97,7 +97,7 @@ def describe_crashes(
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []
     for test in tests:
-        error, noted = note_calls(suite, test)
+        error, noted = record_calls(suite, test)
         if crash := _find_crash(error, noted, suite):
             crash = crashes.setdefault(crash.key, crash)
             crash.tests.append(test)
@@ -106,22 +106,22 @@ def describe_crashes(
     if not crashes:
         return []
     for test in (*passing, *(each for each in failing if each not in tests)):
-        _, noted = note_calls(suite, test)
+        _, noted = record_calls(suite, test)
         answered += noted.calls if noted.has_returned else noted.calls[:-1]
     crashed = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
     found: list[Finding] = []
     for crash in crashed:
         explained = {name for each in found for name in each.tests}
         if any(test.name not in explained for test in crash.tests):
-            others = _calls_of(crashed, but=crash)
-            found.append(_tell(crash, suite, answered, others, failing, passing, runner))
+            others = _list_calls(crashed, but=crash)
+            found.append(_report(crash, suite, answered, others, failing, passing, runner))
     return found
 
 
-def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
+def record_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _RecordedCalls]:
     """Run a test, unless it limits memory; return the error that ended it, and its calls."""
     students = suite.calls.adapters
-    noted = suite.calls.adapters = _Noted(students)
+    noted = suite.calls.adapters = _RecordedCalls(students)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
@@ -130,7 +130,7 @@ def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
         suite.calls.adapters = students
 
 
-def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Crash | None:
+def _find_crash(error: BaseException | None, noted: _RecordedCalls, suite: Suite) -> _Crash | None:
     """Return the crash if the student's code raised, or returned None; not if it is still to be written."""
     if (
         not isinstance(error, Exception | SystemExit)
@@ -146,7 +146,7 @@ def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Cr
     frames = list(report.frames)
     if isinstance(error, SyntaxError) and error.filename:
         start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
-        frames.append(_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
+        frames.append(_make_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
     if noted.has_returned and not (is_nothing or frames or suite.remote or _is_of_gradient(error)):
         return None  # the test itself raised, on a bad output
     return _Crash(report, frames, noted.has_returned and not is_nothing)
@@ -166,18 +166,18 @@ def _join(crashes: Sequence[_Crash], answered: Sequence[Call]) -> Iterator[_Cras
         places.setdefault(crash.place if crash.frames else id(crash), []).append(crash)
     for here in places.values():
         rest = [*answered, *(call for each in crashes if each not in here for call in each.calls)]
-        together = _calls_of(here)
+        together = _list_calls(here)
         if not rest or find_condition(together, rest):
             yield replace(here[0], tests=[test for each in here for test in each.tests], calls=together)
         else:
             yield from here
 
 
-def _calls_of(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call]:
+def _list_calls(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call]:
     return [call for each in crashes if each is not but for call in each.calls]
 
 
-def _tell(
+def _report(
     crash: _Crash,
     suite: Suite,
     answered: Sequence[Call],
@@ -193,7 +193,7 @@ def _tell(
         crash = _place_gradient(crash, suite)
     elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
         # The function that lacks a `return`, or the adapter whose parameters do not fit.
-        frame = _frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
+        frame = _make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
         crash = replace(crash, frames=[*crash.frames, frame])
     frames, said, operands = crash.frames, report.sentences, report.operands
     last = frames[-1] if frames else FrameSummary("", 0, "", line="")
@@ -202,7 +202,7 @@ def _tell(
     if imported:
         condition, where = None, f"{imported[-1]} cannot be imported: no test that needs it can run."
     else:
-        condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
+        condition, where = _describe(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
     facts = condition.facts if condition else ()
     ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
@@ -212,7 +212,7 @@ def _tell(
     origins = _describe_origins(runner, crash) if runner and not (cause and cause.step) else []
     if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
-        raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
+        raised = () if is_there else (_describe_frame(last), f"    {(last.line or '').strip()}")
         said = said[:1] if cause.step else said
         return replace(cause, id=id, said=(*said, *cause.said, *origins, where), code=(*raised, *cause.code))
     return Finding(
@@ -221,7 +221,7 @@ def _tell(
         tuple(filter(None, (*said, *origins, where))),
         last.filename,
         last.lineno or 0,
-        MODULE if imported else _head(last).rpartition(" ")[2],
+        MODULE if imported else _describe_frame(last).rpartition(" ")[2],
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), len(failing), 'stops', 'stop').capitalize()} at this error.",
@@ -256,7 +256,7 @@ def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:
     return re.sub(r"\W+", "-", words).strip("-")
 
 
-def _say_where(
+def _describe(
     crash: _Crash, answered: Sequence[Call], others: Sequence[Call], mentioned: Sequence[str]
 ) -> tuple[Condition | None, str]:
     """Find the condition under which a line raises, and say it in a sentence."""
@@ -289,8 +289,8 @@ def _show(frames: Sequence[FrameSummary], root: Path) -> tuple[tuple[str, ...], 
         line = last.line or ""
         start, end = 0, len(line)
     calling = [each for each in frames[1:-1] if (each.filename, each.lineno) != (last.filename, last.lineno)]
-    callers = [text for each in calling[-CALLERS:] for text in (_head(each), f"    {each.line}")]
-    return (*callers, _head(last), *(mark(line, start, end) if line else ())), (start, end)
+    callers = [text for each in calling[-CALLERS:] for text in (_describe_frame(each), f"    {each.line}")]
+    return (*callers, _describe_frame(last), *(mark(line, start, end) if line else ())), (start, end)
 
 
 def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
@@ -299,20 +299,22 @@ def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
         return crash
     with warnings.catch_warnings(record=True) as caught, torch.autograd.set_detect_anomaly(True, check_nan=False):
         warnings.simplefilter("always")
-        note_calls(suite, crash.tests[0])
+        record_calls(suite, crash.tests[0])
     places = [place for each in caught for place in FORWARD.findall(str(each.message))]
     frames = [
-        _frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
+        _make_frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
     ]
     return replace(crash, frames=frames)
 
 
-def _frame(file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None) -> FrameSummary:
+def _make_frame(
+    file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None
+) -> FrameSummary:
     name = name_file(file, root)
     code = linecache.getline(file, line)
     start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))
     return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
 
 
-def _head(frame: FrameSummary) -> str:
+def _describe_frame(frame: FrameSummary) -> str:
     return f"{frame.filename}:{frame.lineno}, in {frame.name.partition('.<locals>.<')[0]}"  # of a comprehension

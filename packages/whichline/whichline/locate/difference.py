@@ -120,37 +120,37 @@ def _describe_difference(
         if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
     if not value.ndim and not right.ndim:
-        return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
+        return Difference(f"Expected {name}, {_format_number(right)}; found {_format_number(value)}.", True)
     if value.shape != right.shape:
         found = describe_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
     if is_constant and value.dtype != torch.bool and value.shape == right.shape:
-        return Difference(f"Expected {name}; found {_number(value.flatten()[0])} everywhere.", False)
+        return Difference(f"Expected {name}; found {_format_number(value.flatten()[0])} everywhere.", False)
     if right.dtype == torch.bool:
-        found, is_simple = _of_masks(value, right), True
+        found, is_simple = _describe_masks(value, right), True
     else:
-        found, is_simple = _of_numbers(value.double(), right.double(), known)
+        found, is_simple = _describe_numbers(value.double(), right.double(), known)
         found = next((words for words in others(value, right, known) if not is_simple and words), found)
     return Difference(f"Expected {name}; found {found}.", is_simple)
 
 
-def _of_masks(value: Tensor, right: Tensor) -> str:
+def _describe_masks(value: Tensor, right: Tensor) -> str:
     if torch.equal(value, ~right):
         return "True and False swapped"
     if words := describe_mask(value, right):
         return words
     more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
-    parts = [f"True in {_places(more)} where False belongs"] * bool(more)
-    parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
+    parts = [f"True in {_count_places(more)} where False belongs"] * bool(more)
+    parts += [f"False in {_count_places(fewer)} where True belongs"] * bool(fewer)
     return " and ".join(parts)
 
 
-def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
+def _describe_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
     """Say what was found, and return whether that is the whole difference."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         is_all = is_near(value[~value.isnan()], right[~value.isnan()])
         where = ", in rows that should be 0" * are_in_zeros(value.isnan(), right)
-        return f"NaN in {wrong} of {_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
+        return f"NaN in {wrong} of {_count_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _describe_hidden(value, hidden, should)
@@ -164,7 +164,7 @@ def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tup
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _describe_index(wrong_places)):
         return one, True
-    return f"wrong numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
+    return f"wrong numbers in {int(wrong_places.sum())} of {_count_places(value.numel())}", False
 
 
 def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
@@ -174,9 +174,9 @@ def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
     if torch.equal(hidden.sum(), should.sum()):
         return "−inf in other places"
     if hidden.any():
-        return f"−inf in {_places(int(hidden.sum()))} instead of {int(should.sum())}"
+        return f"−inf in {_count_places(int(hidden.sum()))} instead of {int(should.sum())}"
     low = value[should]
-    kept = _number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
+    kept = _format_number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
     return f"{kept} where −inf belongs"
 
 
@@ -189,10 +189,10 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
         if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
             is_negative = is_near(factor, -torch.ones_like(factor))
-            yield "its negative" if is_negative else f"{_number(factor)} times that value"
+            yield "its negative" if is_negative else f"{_format_number(factor)} times that value"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
+        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_format_number(summands.median().abs())}"
     if is_near(1 / x, y):
         yield "its reciprocal"
     if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
@@ -209,11 +209,11 @@ def _describe_index(wrong: Tensor) -> str:
     return ""
 
 
-def _places(count: int) -> str:
+def _count_places(count: int) -> str:
     return "1 place" if count == 1 else f"{count} places"
 
 
-def _number(x: Tensor) -> str:
+def _format_number(x: Tensor) -> str:
     number = float(x) + 0.0
     is_count = number.is_integer() and abs(number) < COUNT
     return f"{int(number) if is_count else number:{'' if is_count else '.4g'}}".replace("-", "−")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from whichline.engine.case import LAST_DIGITS, dtype_of
-from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
+from whichline.engine.compare import WrongAnswer, is_float, listed, name_dtype
 from whichline.engine.finding import Finding
-from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.options import HALF
 from whichline.locate.probe import Expression
@@ -88,16 +88,16 @@ def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     inputs = sorted(
         {dtype_of(traces[test.name].given) for test in experiment.failing}, key=lambda each: (each.itemsize, str(each))
     )
-    names = listed(map(dtype_name, inputs)).replace(" and ", " or ")
+    names = listed(map(name_dtype, inputs)).replace(" and ", " or ")
     for meeting, operands in _list_meetings(trace, dtype):
         if passing := experiment.list_passing(dict.fromkeys(operands, _cast)):
             other = " ".join(operands[0].text.split())
-            said = f"This is {dtype_name(came)} where the inputs are {names}, since `{other}` is {dtype_name(came)}."
+            said = f"This is {name_dtype(came)} where the inputs are {names}, since `{other}` is {name_dtype(came)}."
             right = f"With `{other}` in the dtype of the inputs"
             return describe_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
     passing = experiment.list_passing({place: _cast})
     is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.list_operands(place))
-    said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{dtype_name(came)} "
+    said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{name_dtype(came)} "
     said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
     right = "With the dtype of the inputs here"
     return describe_breach(experiment, [place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
@@ -133,9 +133,9 @@ def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding
         return None
     trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
     dtype, narrow = dtype_of(trace.given), trace.objects[places[0]][0].dtype
-    said = f"This is {dtype_name(narrow)} where the inputs are {dtype_name(dtype)}{_describe_effect(trace)}."
-    right = f"With {dtype_name(dtype)} {say_where(places)}"
-    id = f"{dtype_name(narrow)}-inside"
+    said = f"This is {name_dtype(narrow)} where the inputs are {name_dtype(dtype)}{_describe_effect(trace)}."
+    right = f"With {name_dtype(dtype)} {name_places(places)}"
+    id = f"{name_dtype(narrow)}-inside"
     return describe_breach(experiment, places, id, [said], DEFAULT, right, passing, get_section(trace))
 
 
@@ -159,7 +159,7 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     read, last = _read_wide(experiment, traces), _round_last(experiment, traces)
     inner = {place: change for place, change in _widen_all(experiment, traces).items() if place not in last}
     places, passing = prove(experiment, {place: {place: change} for place, change in inner.items()}, last)
-    right = f"With float32 {say_where(places)}, and one rounding at the end"
+    right = f"With float32 {name_places(places)}, and one rounding at the end"
     if not passing and inner:
         places, passing = list(inner), experiment.list_passing({**inner, **read, **last})
         right = "With all of it in float32, and one rounding at the end"
@@ -167,8 +167,8 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         return None
     trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
     narrow = trace.objects[places[0]][0].dtype
-    said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
-    question = ONCE.format(dtype_name(narrow))
+    said = f"This is rounded to {name_dtype(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
+    question = ONCE.format(name_dtype(narrow))
     if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
     return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
@@ -182,11 +182,11 @@ def _widen_to(trace: Trace) -> torch.dtype:
 def _describe_effect(trace: Trace) -> str:
     dtype = dtype_of(trace.given)
     if isinstance(trace.came, Tensor) and trace.came.dtype != dtype:
-        return f", and so the answer is {dtype_name(trace.came.dtype)}"
+        return f", and so the answer is {name_dtype(trace.came.dtype)}"
     off = _measure(trace)
     if not 0 < off < SHOWN:
         return ""
-    return f": the answer is right to {-math.log10(off):.0f} digits, and {dtype_name(dtype)} has {DIGITS[dtype]}"
+    return f": the answer is right to {-math.log10(off):.0f} digits, and {name_dtype(dtype)} has {DIGITS[dtype]}"
 
 
 def _measure(trace: Trace) -> float:
@@ -277,7 +277,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         dtype = dtype_of(trace.given)
         least = LAST_DIGITS[dtype][0] / 4
         full = [place for place in trace.places if not _is_narrow(trace.objects[place][0], dtype)]
-        lost = {place: _lose(trace, place) for place in full if is_computed(place)}
+        lost = {place: _measure_loss(trace, place) for place in full if is_computed(place)}
         changes: dict[Expression, Change] = {}
         for place, off in lost.items():
             before = max((lost.get(each, 0.0) for each in trace.list_operands(place)), default=0.0)
@@ -286,14 +286,14 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
         if passing:
             digits = f"{-math.log10(lost[places[0]]):.0f} digits"
-            said = f"This is right to {digits}; {dtype_name(dtype)} has {DIGITS[dtype]}."
+            said = f"This is right to {digits}; {name_dtype(dtype)} has {DIGITS[dtype]}."
             return describe_breach(
                 experiment, places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
             )
     return None
 
 
-def _lose(trace: Trace, place: Expression) -> float:
+def _measure_loss(trace: Trace, place: Expression) -> float:
     """Measure an expression's error as a share of its checkpoint's largest number; 0 if it has none."""
     value = trace.values[place][0]
     put = put_step(trace, place) if isinstance(value, Tensor) and value.numel() and value.is_floating_point() else None

@@ -49,7 +49,7 @@ def rank(found: Sequence[Found]) -> tuple[int, int, int]:
     return len(list_explained(found)), plain, -len(found)
 
 
-def say_corrected(found: Sequence[Found], shown: int = 2) -> str:
+def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
     """Say which places were corrected for a proof; `shown` of them are marked."""
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:

@@ -13,7 +13,7 @@ from torch import Tensor
 from whichline.engine.compare import listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.options import choose_value, list_options
 from whichline.locate.probe import Expression
@@ -135,7 +135,7 @@ def _describe_cut(
     is_off: bool = False,
 ) -> Finding:
     said = f"{'Autograd is off here: no' if is_off else 'No'} gradient goes back from here to {_name(lost)}."
-    right = f"With the graph kept {say_where(places)}"
+    right = f"With the graph kept {name_places(places)}"
     return describe_breach(experiment, places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
 
 

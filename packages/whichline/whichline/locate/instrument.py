@@ -68,7 +68,7 @@ class _Instrument(ast.NodeTransformer):
         self.held: ast.expr | None = None
 
     def _probe(self, old: ast.expr | ast.stmt, value: ast.expr, in_place: bool = False) -> ast.Call:
-        place = Expression(self.name, ".".join(self.scope), old, _segment(self.lines, old), self.parameters, in_place)
+        place = Expression(self.name, ".".join(self.scope), old, _get_text(self.lines, old), self.parameters, in_place)
         self.file.places.append(place)
         call = ast.Call(ast.Name(PROBE, READ), [ast.Constant(len(self.file.places) - 1), value], [])
         for each in (call, call.func, call.args[0]):
@@ -290,7 +290,7 @@ def _copy_whole(node: T) -> T:
     return new
 
 
-def _segment(lines: list[str], node: ast.expr | ast.stmt) -> str:
+def _get_text(lines: list[str], node: ast.expr | ast.stmt) -> str:
     """Return the text of a node; `ast.get_source_segment` would split the whole source each time."""
     end = node.end_lineno or node.lineno
     encoded = [line.encode() for line in lines[node.lineno - 1 : end]]

@@ -60,7 +60,7 @@ def list_kept(namespaces: Namespaces) -> Kept:
     return kept
 
 
-def what_changed(before: Kept, after: Kept) -> list[str]:
+def list_changed(before: Kept, after: Kept) -> list[str]:
     """List the names in a module whose objects have changed."""
     one, other = before.found, after.found
     changed = [

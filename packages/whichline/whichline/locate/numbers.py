@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, is_plain, join_patches, say_corrected
+from whichline.locate.found import Found, describe_correction, is_plain, join_patches
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -137,7 +137,7 @@ def _describe_proof(found: Sequence[Found], explained: int, passing: int, failin
     if explained < passing:
         these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
         return f"{these} {explained} of the {failing} failing tests."
-    return f"{say_corrected(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
+    return f"{describe_correction(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
 
 
 def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:

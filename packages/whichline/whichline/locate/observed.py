@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from whichline.locate.instrument import ANSWER, ENTER, LEAVE, PROBE, ProbedFile, instrument
-from whichline.locate.kept import list_kept, what_changed
+from whichline.locate.kept import list_changed, list_kept
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.registered import Registered
 from whichline.rules.settings import keep_settings
@@ -140,7 +140,7 @@ class Observed:
     def find_kept(self) -> list[str]:
         """List the names in the student's modules whose values have changed since the import."""
         namespaces = self._list_namespaces()
-        return [] if self._state.is_as_it_was(namespaces) else what_changed(self._state, list_kept(namespaces))
+        return [] if self._state.is_as_it_was(namespaces) else list_changed(self._state, list_kept(namespaces))
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -243,7 +243,7 @@ class Observed:
         """Find a module as the other finders do; a module of the student's gets its probes when it is loaded."""
         others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         spec = next((spec for finder in others if (spec := finder.find_spec(name, path, target))), None)
-        if spec and self.is_students((spec.has_location and spec.origin) or _first(spec.submodule_search_locations)):
+        if spec and self.is_students((spec.has_location and spec.origin) or _pick(spec.submodule_search_locations)):
             self._names[name] = None
             if isinstance(spec.loader, SourceLoader):
                 spec.loader.create_module = self._create_module
@@ -287,7 +287,7 @@ class Observed:
 
     def _swap(self, modules: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
         """Replace the student's modules by these, and return the replaced ones."""
-        with _no_imports_of(self._names):
+        with _hold_off_imports(self._names):
             before = {name: sys.modules.pop(name) for name in self._names if name in sys.modules}
             sys.modules.update(modules)
         for name in self._names:
@@ -316,7 +316,7 @@ def keep_state() -> Iterator[None]:
 
 
 @contextmanager
-def _no_imports_of(names: Collection[str]) -> Iterator[None]:
+def _hold_off_imports(names: Collection[str]) -> Iterator[None]:
     """Wait until no other thread imports these modules, and hold off such imports for a block."""
     while True:
         _imp.acquire_lock()
@@ -350,8 +350,8 @@ def _is_of(file: str, value: Any) -> bool:
 def _find_file(module: Any) -> str:
     """Find the file of a module, or its folder; "" if it has neither, as a stand-in for a module may."""
     names = getattr(module, "__dict__", None) or {}
-    return str(names.get("__file__") or _first(names.get("__path__")))
+    return str(names.get("__file__") or _pick(names.get("__path__")))
 
 
-def _first(folders: Any) -> str:
+def _pick(folders: Any) -> str:
     return next(iter(folders or ()), "")

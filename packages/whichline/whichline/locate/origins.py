@@ -33,7 +33,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = [
-        _say(place, since, trace, kind, runner)
+        _describe(place, since, trace, kind, runner)
         for place, since in odd or followed
         if (since.file, since.line) != (file, place.line)
     ]
@@ -44,7 +44,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
         numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
-        told += [_say(tables[0], since, trace, size, runner) for since in begins[:1]]
+        told += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(told)][:MOST]
 
 
@@ -79,8 +79,8 @@ def _is_in_place(node: ast.AST) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
-    what = _property(trace.objects[place][-1], kind)
+def _describe(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
+    what = _read(trace.objects[place][-1], kind)
     where = (
         f"line {since.line}" if since.file == place.file else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     )
@@ -99,7 +99,7 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
     value = trace.objects[place][-1]
     if not isinstance(value, Tensor) or (kind == LYING and value.is_contiguous()):
         return None
-    wanted = _property(value, kind)
+    wanted = _read(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
     made, todo = None, {trace.find_origin(place, -1)}
     while todo:
@@ -108,11 +108,9 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
             return None if came_in and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
-        alike = [
-            each for each in trace.list_operands(last) if wanted in (_property(x, kind) for x in trace.objects[each])
-        ]
+        alike = [each for each in trace.list_operands(last) if wanted in (_read(x, kind) for x in trace.objects[each])]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
-            alike, wanted = indices, _property(trace.objects[indices[0]][-1], kind)
+            alike, wanted = indices, _read(trace.objects[indices[0]][-1], kind)
         before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
         if not before:
             break
@@ -127,7 +125,7 @@ def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Ex
     return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
 
 
-def _property(x: object, kind: str | int) -> object:
+def _read(x: object, kind: str | int) -> object:
     if not isinstance(x, Tensor):
         return None
     if isinstance(kind, int):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import dtype_name, listed
+from whichline.engine.compare import listed, name_dtype
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
 from whichline.locate.values import CLOSE, Value, is_near
@@ -42,11 +42,11 @@ def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
         if order and sorted(order) == list(range(len(order))):
             here, there = _list(order), _list(range(len(order)))
             return (
-                f"the same numbers in another order along axis {_axis(axis - right.ndim)}: {here} in place of {there}"
+                f"the same numbers in another order along axis {_signed(axis - right.ndim)}: {here} in place of {there}"
             )
     for one, other in itertools.combinations(range(-right.ndim, 0), 2):
         if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
-            return f"the same numbers with axes {_axis(one)} and {_axis(other)} exchanged"
+            return f"the same numbers with axes {_signed(one)} and {_signed(other)} exchanged"
     for name, value in known.items():
         tensor = value.tensor
         is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
@@ -66,7 +66,7 @@ def describe_mask(x: Tensor, right: Tensor) -> str:
         return ""
     diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
     side = "above" if diagonal > 0 else "below"
-    where = f"the {_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
+    where = f"the {_format_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
     return f"{wrong} on {where}, where {not wrong} belongs"
 
 
@@ -96,7 +96,7 @@ def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
     """Say that the numbers sum to 1, but along another axis."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
-        here, there = (_axis(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
+        here, there = (_signed(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
         yield f"numbers that sum to 1 along axis {here}, not along axis {there}"
 
 
@@ -120,7 +120,7 @@ def _describe_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iter
     for axis in range(right.ndim):
         order = _find_slices(x, right, axis)
         if order and len({*order}) == 1:
-            yield f"what belongs at index {order[0]} of axis {_axis(axis - right.ndim)} at every index of it"
+            yield f"what belongs at index {order[0]} of axis {_signed(axis - right.ndim)} at every index of it"
             return
     for name, value in known.items():
         table = value.tensor
@@ -149,7 +149,7 @@ def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
     for dtype in HALF:
         if bool(((x - right).abs() <= OF_HALF * torch.finfo(dtype).eps * right.abs().max()).all()):
             is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
-            yield f"it rounded to {dtype_name(dtype)}" if is_rounded else "it right to two or three digits alone"
+            yield f"it rounded to {name_dtype(dtype)}" if is_rounded else "it right to two or three digits alone"
             return
 
 
@@ -176,9 +176,9 @@ def _list(indices: Iterator[int] | list[int] | range) -> str:
     return ", ".join([*shown[:SHOWN], *["…"] * (len(shown) > SHOWN)])
 
 
-def _axis(axis: int) -> str:
+def _signed(axis: int) -> str:
     return str(axis).replace("-", "−")
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
     return {1: "", 2: "second ", 3: "third "}.get(number, f"{number}th ")

@@ -231,7 +231,7 @@ class Search:
             difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
             found = replace(found, difference=difference)
         if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
-            only = self._only(found)
+            only = self._restrict(found)
             if cause := find_cause_in_most(only, found.trace, place, proved.option):
                 names = tuple(test.name for test in cause[1])
                 return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
@@ -246,10 +246,10 @@ class Search:
         only = trace.find_first_wrong(place) if len(trace.value(place)) > 1 else None
         changes = [{place: put_operand(runner, each, True, only)} for each in trace.list_operands(place)]
         return any(
-            all(self.experiment.run(test, each).passed for test in self._only(found).failing) for each in changes
+            all(self.experiment.run(test, each).passed for test in self._restrict(found).failing) for each in changes
         )
 
-    def _only(self, found: Found) -> Experiment:
+    def _restrict(self, found: Found) -> Experiment:
         """Restrict the experiment to the explained tests."""
         return self.experiment.only([test for test in self.experiment.failing if test.name in found.explains])
 
@@ -267,7 +267,7 @@ class Search:
         """
         if len(found.patch) > 1:
             return found
-        experiment, trace = self._only(found), found.trace
+        experiment, trace = self._restrict(found), found.trace
         experiment = experiment.add(join_patches(others)) if others else experiment
         patch = follow_constructors(experiment, trace, found.place, found.option)
         ((divergence, wanted),) = patch.items()

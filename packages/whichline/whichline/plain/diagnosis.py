@@ -21,7 +21,7 @@ from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, join_patches, say_corrected
+from whichline.locate.found import Found, describe_correction, join_patches
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.repair import Line, Repair, find_line, find_repair, list_lines
@@ -32,7 +32,7 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_one
 from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
-from whichline.plain.process import say
+from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.rules.pairing import INIT, list_parameters
@@ -76,26 +76,28 @@ class Diagnosis:
         """
         watching, error = self._watch(test)
         if error is None:
-            return say(test, "Run again by itself, this test passes: nothing can be said of it.")
+            return report(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
-            return say(test, self.suite.functions.describe_unpaired())
+            return report(test, self.suite.functions.describe_unpaired())
         if not watching.wrong and watching.texts:
             return self._find_text(test, *watching.texts[0])
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return say(test, describe_right(watching))
+            return report(test, describe_right(watching))
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
-            return say(test, "This test does not fail alike twice, so nothing can be proved with it.")
+            return report(test, "This test does not fail alike twice, so nothing can be proved with it.")
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
-                return [self._tell(each, known, [test], [test]) for each in known.found]
+                return [self._report(each, known, [test], [test]) for each in known.found]
         for repair, finding in self.repairs:
             if repair.passes(self.suite.make_item(test)):
                 return [
-                    replace(finding, proof=_say_proof(repair.words, finding.problem, [test], [test]), tests=(test,))
+                    replace(
+                        finding, proof=_describe_proof(repair.words, finding.problem, [test], [test]), tests=(test,)
+                    )
                 ]
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
@@ -106,7 +108,7 @@ class Diagnosis:
                 failing.append(other)
                 cases += [each for each in watching.wrong if each.call == first.call][:1]
         found = self._search(runner, first, cases, failing)
-        return [*found, *say(test, LATE)] if runner.is_late else found
+        return [*found, *report(test, LATE)] if runner.is_late else found
 
     def _watch(self, test: str) -> tuple[Watching, BaseException | None]:
         watching = Watching(self.suite)
@@ -145,7 +147,7 @@ class Diagnosis:
                 self.suite.make_item(failing[0]), patch, noting=False
             )  # collects the checkpoints of the constructor
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
-        return [self._tell(each, known, passing, failing) for each in found]
+        return [self._report(each, known, passing, failing) for each in found]
 
     def fails(self, test: str) -> bool:
         """Tell whether a test fails."""
@@ -153,7 +155,7 @@ class Diagnosis:
 
     # Words.
 
-    def _tell(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
+    def _report(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
         step = found.option.names[0]
         steps = found.trace.known.steps
         at = steps.lines.get(step) if isinstance(steps, PlainCheckpoints) else None
@@ -166,7 +168,7 @@ class Diagnosis:
             re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
             tuple(said),
             likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
-            proof=_prove(known, passing, failing) if found is known.found[-1] else "",
+            proof=_describe_correction_proof(known, passing, failing) if found is known.found[-1] else "",
             tests=tuple(passing or failing),
             step=step,
             **show_place(place.file, place.function, place.node, self.suite.root),
@@ -215,7 +217,7 @@ class Diagnosis:
             name,
             f"{name}-repair",
             (words[0].upper() + words[1:],),
-            proof=_say_proof(repair.words, name, passing, failing),
+            proof=_describe_proof(repair.words, name, passing, failing),
             tests=tuple(passing or failing),
             **repair.show(self.suite.root),
         )
@@ -334,12 +336,12 @@ def _is_known(trace: Trace, place: Expression) -> bool:
     return is_constant or all(type(x) is int for x in values)
 
 
-def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
+def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
     """Say which tests pass with the replacements."""
-    return _say_proof(say_corrected(known.found), known.name, passing, failing)
+    return _describe_proof(describe_correction(known.found), known.name, passing, failing)
 
 
-def _say_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:
+def _describe_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
     name = function.rpartition(".")[2]

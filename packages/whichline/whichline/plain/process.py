@@ -87,7 +87,7 @@ class Follower:
     def ask(self, test: str) -> list[Finding]:
         """Ask which line makes a test fail, or why no line is known."""
         if self.seconds > IN_ALL:
-            return say(
+            return report(
                 test,
                 f"The searches of this run have taken {IN_ALL:.0f} seconds of processor time: run this test by itself.",
             )
@@ -96,11 +96,11 @@ class Follower:
             line = self.lines.get(timeout=MOST_WAITING)
         except queue.Empty:
             self.stop()
-            return say(test, f"The search took longer than {MOST_WAITING:.0f} seconds, and was ended.")
+            return report(test, f"The search took longer than {MOST_WAITING:.0f} seconds, and was ended.")
         except OSError:
             line = ""
         if not line:
-            return say(test, f"The process that follows the test ended: {self._read_errors()}")
+            return report(test, f"The process that follows the test ended: {self._read_errors()}")
         self.seconds, findings = json.loads(line)
         return [Finding.from_json(each) for each in findings]
 
@@ -108,7 +108,7 @@ class Follower:
         """Run all tests, and ask about those that fail; return each finding once, with the tests that it explains."""
         self._send("")
         if not (line := self.lines.get()):
-            return say("", f"The tests could not be collected: {self._read_errors()}")
+            return report("", f"The tests could not be collected: {self._read_errors()}")
         found: dict[str, Finding] = {}
         for each in (each for test in json.loads(line)[1] for each in self.ask(test)):
             before = found.setdefault(each.id, each)
@@ -163,6 +163,6 @@ class Follower:
             self.errors.close()
 
 
-def say(test: str, line: str) -> list[Finding]:
+def report(test: str, line: str) -> list[Finding]:
     """Make a finding without a place, which says why no line is known."""
     return [Finding("", f"{test}-unexplained", (line,), tests=(test,))]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 
-def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def compute_deductions(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Compute the points that each problem loses, for each work.
 
     The work of a problem costs that problem's points, once. They are deducted from the problems that ran it, in the

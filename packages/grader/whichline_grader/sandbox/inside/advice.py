@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.assignment import load_problems, serve, this_assignment
+from whichline.engine.assignment import get_assignment, load_problems, serve
 from whichline.engine.case import Case
 from whichline.engine.problem_folder import find_on_paper
 from whichline.engine.result import result_from_json
@@ -23,7 +23,7 @@ from whichline_grader.sandbox.inside.serve import Advise
 def prepare(folder: str) -> Advise:
     """Read the public suite in this folder, which is deleted before the first submission comes."""
     serve(Path(folder))
-    _ = this_assignment()  # cached while the file exists
+    _ = get_assignment()  # cached while the file exists
     suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
     suite = replace(suite, tests=[_load_case(test) for test in suite.tests])
     for problem in suite.problems:
