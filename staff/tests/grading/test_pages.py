@@ -16,7 +16,7 @@ from staff.tests.grading.test_weights import drawn
 from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.grading.class_losses import ClassLoss, count_losses, teach_next
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions, teach_next
 from whichline_grader.grading.course import Course, Late
 from whichline_grader.grading.final_grades import Entry, Grade
 from whichline_grader.grading.gradebook import Gradebook, Results
@@ -131,8 +131,8 @@ def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]
     return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
 
 
-def losses_of(entries: Iterable[Entry]) -> list[ClassLoss]:
-    return count_losses((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
+def losses_of(entries: Iterable[Entry]) -> list[ClassDeduction]:
+    return count_deductions((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
 
 
 def teach(*entries: Entry) -> str:
@@ -208,9 +208,9 @@ def test_every_point_that_a_class_loses_is_in_one_row():
         entry("kurt", [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]),
         entry("none", [replace(row, outcome=Outcome.NOT_RUN, check=None) for row in results()]),
     ]
-    losses = losses_of(entries)
-    assert sum(each.loss.points for each in losses) == sum(10 - each.grading.points for each in entries)
-    assert {each.id: each.loss.points for each in losses if each.problem.id == "rope"} == {
+    deductions = losses_of(entries)
+    assert sum(each.deduction.points for each in deductions) == sum(10 - each.grading.points for each in entries)
+    assert {each.id: each.deduction.points for each in deductions if each.problem.id == "rope"} == {
         "rope-not-written": 3,
         "rope-not-own-work": 3,
         "rope-not-run": 3,
@@ -221,8 +221,8 @@ def test_every_point_that_a_class_loses_is_in_one_row():
 def test_what_several_findings_explain_they_share():
     told = [explanation(f"softmax-{letter}", "softmax", tests=["test_softmax"]) for letter in "ab"]
     told += [explanation("softmax-c", "softmax", tests=["test_hidden_softmax"])]
-    losses = losses_of([entry("ada", results(["softmax"]), explanations=tuple(told))])
-    assert [(each.id, each.loss.public, each.loss.hidden) for each in losses] == [
+    deductions = losses_of([entry("ada", results(["softmax"]), explanations=tuple(told))])
+    assert [(each.id, each.deduction.public, each.deduction.hidden) for each in deductions] == [
         ("softmax-a", 0.5, 0.5),
         ("softmax-b", 0.5, 0.5),
     ]
@@ -239,10 +239,15 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     entries = [entry("ada", rows, explanations=(attention, again)), entry("alan", rows, explanations=(attention, late))]
     kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))
     first, second, third = losses_of([*corner, *entries, kurt])
-    assert (first.id, first.loss.points, first.loss.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
+    assert (first.id, first.deduction.points, first.deduction.bonus, first.students) == (
+        "attention-scale-missing",
+        10,
+        6,
+        2,
+    )
     assert first.later == "Blockwise attention"
-    assert (second.id, second.loss.points, second.students) == ("s-x", 4, 2)
-    assert (third.id, third.loss.points, third.loss.bonus) == ("blockwise-other", 0, 3)
+    assert (second.id, second.deduction.points, second.students) == ("s-x", 4, 2)
+    assert (third.id, third.deduction.points, third.deduction.bonus) == ("blockwise-other", 0, 3)
 
 
 def test_one_exception_is_one_root_in_whatever_it_breaks():

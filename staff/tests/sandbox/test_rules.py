@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from whichline.engine.assignment import load_problems
+from whichline.rules.deductions import compute_deductions
 from whichline.rules.forbidden import load_forbidden
-from whichline.rules.price import compute_deductions
 from whichline.rules.watch import MAX_USES, Use
 from whichline_grader.grading.one_submission import MAX_SHOWN, judge
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.class_losses import ClassLoss
+from whichline_grader.grading.class_deductions import ClassDeduction
 from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
@@ -262,10 +262,10 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 
 
-def draw_findings(found: Sequence[ClassLoss]) -> Table:
+def draw_findings(found: Sequence[ClassDeduction]) -> Table:
     shown = found[:COSTLIEST]
     caption = f"{len(shown)} of {len(found)}; the others are in findings.csv" if len(found) > len(shown) else None
     table = Table("Points lost", "Submissions", "What", title="What costs the class most", caption=caption)
     for each in shown:
-        table.add_row(f"{each.loss.points:.1f}", str(len(each.entries)), Text(printable(each.says)))
+        table.add_row(f"{each.deduction.points:.1f}", str(len(each.entries)), Text(printable(each.says)))
     return table

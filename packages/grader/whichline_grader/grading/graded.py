@@ -18,7 +18,7 @@ import msgspec
 
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline.rules.price import compute_deductions
+from whichline.rules.deductions import compute_deductions
 from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.sandbox.submission import Submission
 
@@ -132,7 +132,7 @@ class Grading:
         return self._by_problem.get(problem, [])
 
     @cached_property
-    def charges(self) -> dict[str, dict[str, float]]:
+    def rule_deductions(self) -> dict[str, dict[str, float]]:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
         points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
@@ -144,14 +144,14 @@ class Grading:
         """The lines that run what a problem pays for, or paid for until staff overruled it."""
         found = {}
         for problem, works in self.notes.forbidden.items():
-            paid = works if problem in self.overruled else self.charges.get(problem, ())
+            paid = works if problem in self.overruled else self.rule_deductions.get(problem, ())
             found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
         return {problem: lines for problem, lines in found.items() if lines}
 
     def earned(self, problem: str) -> float:
         """The points of a problem by its tests, less what it pays."""
         points = self.scores[problem].points if problem in self.scores else 0.0
-        return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
+        return max(0.0, points - math.fsum(self.rule_deductions.get(problem, {}).values()))
 
     def maximum_of(self, problem: str) -> float:
         return self.scores[problem].maximum if problem in self.scores else 0.0

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from whichline_grader.grading import final_grades
-from whichline_grader.grading.class_losses import ClassLoss, count_losses
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions
 from whichline_grader.grading.decisions import DIGITS, FILE, as_toml
 from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.final_grades import Entry, Grade, grades
@@ -25,7 +25,7 @@ from whichline_grader.grading.writing import write_atomically
 MOST = 20  # names or lines that staff are told of a list
 
 
-def write_course(console: Console, results: Results, only: str = "") -> tuple[list[Grade], list[ClassLoss]]:
+def write_course(console: Console, results: Results, only: str = "") -> tuple[list[Grade], list[ClassDeduction]]:
     """Write all that a folder of results has of a class, and print what staff should look into.
 
     That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
@@ -37,9 +37,9 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     entries = final_grades.group_by_submission(found)
     final_grades.write_grades(out / "grades.csv", found, list(results.problems))
     unreported: dict[str, str] = {}
-    losses = count_losses(_write_all_reports(results, entries, only, unreported))
+    deductions = count_deductions(_write_all_reports(results, entries, only, unreported))
     if not only:
-        write_findings(out, losses)
+        write_findings(out, deductions)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
     noticed = {
         "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()]
@@ -51,7 +51,7 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
         if names:
             shown = cut_list(names, MOST, "compare grades.csv with the roster")
             console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
-    return found, losses
+    return found, deductions
 
 
 def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) -> dict[str, list[str]]:
@@ -116,11 +116,11 @@ def _write_all_reports(
             yield entry, report
 
 
-def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
+def write_findings(out: Path, found: Iterable[ClassDeduction]) -> None:
     """Write findings.csv: what each thing costs, how many submissions have it, and what it says."""
     rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
     for each in found:
-        costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
+        costs = f"{each.deduction.points:.4g}", f"{each.deduction.bonus:.4g}", len(each.entries)
         rows.append((*costs, each.problem.id, each.id, each.says))
     final_grades.write_table(out / "findings.csv", rows)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Result
+from whichline_grader.grading.deductions import elide_numbers
 from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.losses import elide_numbers
 from whichline_grader.grading.report import Report, make_printable
 
 
@@ -19,7 +19,7 @@ def for_gradescope(report: Report) -> dict[str, Any]:
     grading, problems = report.grading, enumerate(report.problems.values(), start=1)
     explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
     account = "\n".join(f"{what}: {points}" for what, points in report.account)
-    said = (account, *report.deductions, *report.remarks, *explained, *report.printed)
+    said = (account, *report.rule_breaks, *report.remarks, *explained, *report.printed)
     return {
         "score": round(min((each.points for each in report.grades), default=grading.points), 2),
         "output": "\n\n".join(filter(None, said)),
@@ -48,7 +48,7 @@ def for_gradescope(report: Report) -> dict[str, Any]:
 
 def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dict[str, Any]]:
     """The boxes of the public and of the hidden tests of a problem; what it pays is taken from the first ones first."""
-    paid = grading.charges.get(problem.id, {})
+    paid = grading.rule_deductions.get(problem.id, {})
     owed = math.fsum(paid.values())
     for stage, hidden in enumerate((False, True), start=1):
         if results := [each for each in grading.results_of(problem.id) if each.hidden is hidden]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from whichline.engine.assignment import FILE_NAME, Problem, is_own_file, name_command
 from whichline.engine.problem_folder import list_adapters
+from whichline.rules.deductions import compute_deductions
 from whichline.rules.forbidden import load_forbidden
-from whichline.rules.price import compute_deductions
 from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Use, Watch
 

@@ -47,7 +47,7 @@ Blame = Mapping[Cause, float]  # what makes a test fail, in shares that sum to 1
 
 
 @dataclass
-class Loss:
+class Deduction:
     """One thing that costs points."""
 
     kind: Kind  # of thing
@@ -68,7 +68,7 @@ class Loss:
         else:
             self.public += points
 
-    def add_all(self, other: "Loss") -> None:
+    def add_all(self, other: "Deduction") -> None:
         self.problems |= other.problems
         self.public += other.public
         self.hidden += other.hidden
@@ -164,29 +164,29 @@ class Loss:
         return next(shown, f'uv run pytest -k "{self.visible[0].test}"')
 
 
-def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Loss]:
+def divide_deductions(grading: Grading, problems: Mapping[str, Problem]) -> list[Deduction]:
     """List what costs a submission points, the costliest first; a bonus problem that is not written costs nothing."""
-    losses: dict[Cause, Loss] = {}
+    deductions: dict[Cause, Deduction] = {}
     for result, blame in _blame_tests(grading, problems):
         for cause, share in blame.items():
-            loss = losses.get(cause) or losses.setdefault(cause, Loss(*cause))
-            loss.results.append(result)
-            loss.add(result.maximum * share, problems[result.problem], result.hidden)
-    for problem, paid in grading.charges.items():
+            deduction = deductions.get(cause) or deductions.setdefault(cause, Deduction(*cause))
+            deduction.results.append(result)
+            deduction.add(result.maximum * share, problems[result.problem], result.hidden)
+    for problem, paid in grading.rule_deductions.items():
         cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
         said = f"{problem}: {cost}. Write this yourself, without:"
         lines = grading.violations.get(problem, [])
         kind, told = _name(Kind.NOT_OWN, problem, (said, *lines))
         cause = Cause(kind, replace(told, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
-        losses[cause] = Loss(*cause)
+        deductions[cause] = Deduction(*cause)
         by_tests = math.fsum(result.points for result in grading.results_of(problem))
-        losses[cause].add(by_tests - grading.earned(problem), problems[problem])
-    return sorted(losses.values(), key=lambda each: each.order)
+        deductions[cause].add(by_tests - grading.earned(problem), problems[problem])
+    return sorted(deductions.values(), key=lambda each: each.order)
 
 
-def add_up(losses: Iterable[Loss]) -> Loss:
-    total = Loss(Kind.FOUND, Finding("", "", ()))
-    for each in losses:
+def add_up(deductions: Iterable[Deduction]) -> Deduction:
+    total = Deduction(Kind.FOUND, Finding("", "", ()))
+    for each in deductions:
         total.add_all(each)
     return total
 
