@@ -31,17 +31,17 @@ from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.identity import safe_name
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
-from whichline_grader.sandbox import answer as answers
 from whichline_grader.sandbox import confinement as sandbox
 from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
-from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
+from whichline_grader.sandbox import reply as replies
 from whichline_grader.sandbox.files import Refused
+from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation
 from whichline_grader.sandbox.submission import take_in
 
 X = torch.ones(3)
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]
-Answer = Callable[..., tuple[Any, Live]]
+Reply = Callable[..., tuple[Any, Live]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
 WITHOUT = {
@@ -177,7 +177,7 @@ def unconfined() -> Iterator[sandbox.Sandbox]:
 
 
 @pytest.fixture
-def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
+def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Reply:
     """What an attack answers without a sandbox, to the last of some calls, and who answered."""
 
     def answer(name: str, calls: int = 1) -> tuple[Any, Live]:
@@ -189,7 +189,7 @@ def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
 
 
 @pytest.mark.slow
-def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_replies(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="a reply with more bytes"):
         answer("large_replies")
     monkeypatch.setattr(connection, "REPLY_BYTES", 64 << 20)
@@ -198,10 +198,10 @@ def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "gets"), [("forged_reply", None), ("patch_worker", {"passed": True})])
-def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
+def test_forged_reply(answer: Reply, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
     with pytest.raises(ProtocolViolation):
         answer(name)
-    check = answers.check
+    check = replies.check
     monkeypatch.setattr(client, "check", lambda raw, token, sent: check(raw, json.loads(raw[0]).get("token"), sent))
     for _ in range(50):
         # Where the true reply is read together with the forged one, it is too long.
@@ -212,9 +212,9 @@ def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 @pytest.mark.slow
-def test_flood_of_remarks(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_of_remarks(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    for limit in (answers.MAX_NAME, 1 << 20):
-        monkeypatch.setattr(answers, "MAX_NAME", limit)
+    for limit in (replies.MAX_NAME, 1 << 20):
+        monkeypatch.setattr(replies, "MAX_NAME", limit)
         sizes.append(sum(map(len, answer("flood_of_remarks", calls=5)[1].missing)))
     assert sizes[0] < 100_000 < 1_500_000 < sizes[1]

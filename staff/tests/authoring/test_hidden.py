@@ -18,8 +18,8 @@ from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.left_out import cut_assignment
 from whichline_grader.release.verify import both_suites
-from whichline_grader.sandbox.answer import LimitExceeded
 from whichline_grader.sandbox.confinement import SandboxError
+from whichline_grader.sandbox.reply import LimitExceeded
 
 
 @pytest.fixture(scope="module")

@@ -110,8 +110,8 @@ def test_decisions_are_a_text_that_people_edit(out):
             "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1",
         ),
         (
-            '[[overrule]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
-            "decisions.toml:4: overrule.problem is 'sofmax', expected one of softmax, ",
+            '[[waive]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
+            "decisions.toml:4: waive.problem is 'sofmax', expected one of softmax, ",
         ),
     ],
 )

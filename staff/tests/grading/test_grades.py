@@ -28,8 +28,8 @@ from whichline_grader.grading.identity import (
     HandedIn,
     RosterError,
     Student,
-    Work,
-    find_work,
+    Upload,
+    find_uploads,
     handed_in,
     name_for_return,
     platforms_of,
@@ -239,7 +239,7 @@ class InstantForks(Forks):
     def __init__(self, records: Iterable[Record]) -> None:
         self._records, self._begun = iter(records), list[str]()
 
-    def start(self, name: str, submission: Submission, sealed: bytes) -> None:
+    def start(self, name: str, submission: Submission, transcript: bytes) -> None:
         assert all(len(path) <= MAX_PATH for path in submission.files)
         self._begun.append(name)
 
@@ -522,9 +522,9 @@ def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
     paths = [functional, other, adapters]
-    assert find_work(paths) == [
-        Work(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
-        Work(other, platform),
+    assert find_uploads(paths) == [
+        Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
+        Upload(other, platform),
     ]
 
 
@@ -532,9 +532,9 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     attempt = "HW_ada_attempt_2026-10-01-23-58-01"
     names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
     paths = [Path("/in", name) for name in names]
-    assert [work.path for work in find_work(paths, "blackboard")] == paths[2:]
+    assert [work.path for work in find_uploads(paths, "blackboard")] == paths[2:]
     typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
-    assert find_work([typed, files], "moodle") == [Work(files, "moodle")]
+    assert find_uploads([typed, files], "moodle") == [Upload(files, "moodle")]
 
 
 @pytest.mark.parametrize(

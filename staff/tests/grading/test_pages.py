@@ -290,7 +290,7 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     decided = replace(decided, path=f"/in/{name}/{file}")
     (tmp_path / "decisions.toml").write_text(
         f'[[adjust]]\nstudent = "{key}"\nproblem = "rope"\npoints = 0.5\ntext = "agreed with {name}"\n'
-        f'[[overrule]]\nstudent = "{key}"\nproblem = "softmax"\ntext = "asked {name}"\n'
+        f'[[waive]]\nstudent = "{key}"\nproblem = "softmax"\ntext = "asked {name}"\n'
         f'[[comment]]\nstudent = "{key}"\ntext = "Well done, {name}"\n'
     )
     site(tmp_path, entry("lovelace").grading)  # pages with names are there already

@@ -13,8 +13,8 @@ from staff.tests.attacks.grade import only
 from whichline_grader.grading.batch import How, grade
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.processes import ANSWERS, NoSandbox
-from whichline_grader.grading.questions import Provenance
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import Provenance
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import take_in
 

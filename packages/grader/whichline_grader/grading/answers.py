@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.questions import read_provenance
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import read_provenance
 
 TOKEN = re.compile(rb'"token": ?"[0-9a-f]+"')  # of a question, drawn each time that it is asked
 

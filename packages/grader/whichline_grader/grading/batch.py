@@ -21,7 +21,7 @@ from whichline_grader.grading.answers import AnswersError, find_answers
 from whichline_grader.grading.final_grades import grades, grades_of, write_grades
 from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
-from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
+from whichline_grader.grading.identity import HandedIn, Upload, check_claims, find_uploads, handed_in, safe_name
 from whichline_grader.grading.processes import ANSWERS, Forks, Record
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
@@ -62,7 +62,7 @@ class _Attempt:
     """To grade one submission, for the `number`th time."""
 
     name: str
-    work: Work
+    work: Upload
     number: int = 1
     content: str = ""
 
@@ -96,7 +96,7 @@ def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path,
     taken = f"another batch is writing to {out}; wait for it, or choose another --out"
     with hold(out / ".lock", taken), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
         gradebook.check_decisions(suite.problems)
-        works = _name_submissions(find_work(paths, suite.course.platform), gradebook.paths())
+        works = _name_submissions(find_uploads(paths, suite.course.platform), gradebook.paths())
         check_claims(works)
         with writing(out):
             gradebook.score_with(suite.problems)
@@ -186,10 +186,10 @@ class _Batch:
         return path.read_bytes() if path.exists() and not self.how.rerun else b""
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
-        if record.sealed:
+        if record.transcript:
             path = self.out / ANSWERS / attempt.content
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, record.sealed)
+            write_atomically(path, record.transcript)
         handed = self._handed_in(attempt)
         taken_in = (*_describe(attempt.work, handed), *record.notes.taken_in)
         grading = Grading(
@@ -250,7 +250,7 @@ class _Batch:
                 write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
 
 
-def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
+def _describe(work: Upload, handed: HandedIn) -> Iterator[str]:
     """Say which files a submission came from, and what its name does not say."""
     if work.files:
         yield f"taken together as one submission: {', '.join(ascii(file.name) for file in work.files.values())}"
@@ -259,7 +259,7 @@ def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
         yield f"{strange}: it is a submission of its own, under the name of its file"
 
 
-def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[str, Work]:
+def _name_submissions(works: Iterable[Upload], known: Mapping[str, str]) -> dict[str, Upload]:
     """A name for each: the one under which its path was graded before, as is `known`, or the file's own, made safe.
 
     Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
@@ -268,7 +268,7 @@ def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[s
     before = {path: name for name, path in known.items()}
     safe = [(work, safe_name(work.path.name)) for work in works]
     count = Counter(name for work, name in safe if _as_text(work.path) not in before)
-    names: dict[str, Work] = {}
+    names: dict[str, Upload] = {}
     for work, name in safe:
         if was := before.get(_as_text(work.path)):
             name = was

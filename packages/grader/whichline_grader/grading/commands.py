@@ -23,7 +23,7 @@ from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, l
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
-from whichline_grader.grading.identity import Platform, find_work, safe_name
+from whichline_grader.grading.identity import Platform, find_uploads, safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
@@ -142,17 +142,17 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     _need_linux()
     root = find_checked_root()
     path = _find_handed_in(submission, out)
-    beside = find_work(path.parent.iterdir(), load_course(root).platform)
+    beside = find_uploads(path.parent.iterdir(), load_course(root).platform)
     with Reader() as reader:
         taken_in = reader.take_in(path, next((work.files for work in beside if work.path == path), {}))
     if (record := out / ANSWERS / (content := taken_in.sha256)).exists():
         from whichline_grader.grading.one_submission import find_tests, reproduce_tests
-        from whichline_grader.grading.questions import read_sealed
         from whichline_grader.grading.suite import load_graded_suite
+        from whichline_grader.grading.transcripts import read_transcript
 
         suite = load_graded_suite(root)
-        if sealed := read_sealed(record.read_bytes(), suite.questions, suite.provenance_of(content)):
-            reproduce_tests(suite, taken_in, find_tests(suite, test), sealed)
+        if transcript := read_transcript(record.read_bytes(), suite.remote_calls, suite.provenance_of(content)):
+            reproduce_tests(suite, taken_in, find_tests(suite, test), transcript)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
         from whichline_grader.grading.one_submission import ask_again, find_tests, reproduce_tests
@@ -183,7 +183,7 @@ def _list_layer(sandbox: Sandbox) -> list[Text]:
 
 def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     """Refuse more than one submission where a later one can read marks of an earlier one."""
-    if (count := len(find_work(paths, platform))) > 1:
+    if (count := len(find_uploads(paths, platform))) > 1:
         raise click.ClickException(
             f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
             f"of its own, and judge them together with {ANSWERS_OPTION}"
@@ -255,7 +255,7 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, lines in grading.violations.items():
-            if problem not in grading.overruled:
+            if problem not in grading.waived:
                 yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
         yield from (f"to look at: {name}: {each}" for each in notes.doubts)
         yield from (f"decided: {name}: {each}" for each in grading.decisions)

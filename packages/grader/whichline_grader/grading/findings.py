@@ -18,15 +18,15 @@ from whichline.engine.suite import Test
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import make_case, public_seed
 from whichline_grader.grading.graded import read_finding
-from whichline_grader.grading.questions import Recorded, ask
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import Replayer, ask
 from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
-from whichline_grader.sandbox.answer import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview, Spent, Starved
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.printable import printable
+from whichline_grader.sandbox.reply import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.submission import Submission, is_the_courses
 
 MOST_DRAWN = 6
@@ -35,14 +35,14 @@ MOST, MOST_LINES, LONGEST = 30, 24, 500  # findings, lines of one, characters in
 UNREADABLE = "{} of its findings were left out: they are not what the search for mistakes writes"
 
 
-def ask_for_advice(
+def request_diagnosis(
     sandbox: Sandbox, submission: Submission, results: Sequence[Result], drawn: Sequence[tuple[Result, Case]] = ()
 ) -> tuple[tuple[Finding, ...], str]:
     """Findings about the problems of which a public test failed, or one on a case that was drawn.
 
     And, for staff, whether any was left out. A submission that gives no answer gets no advice.
     """
-    if sandbox.advisor is None:
+    if sandbox.diagnosis is None:
         return (), ""
     every = [*results, *(result for result, _ in drawn)]
     tests = {result.test: result.problem for result in every if not result.passed}
@@ -50,7 +50,7 @@ def ask_for_advice(
         {field.name: getattr(case, field.name) for field in fields(case) if field.init and field.name != "original"}
         for _, case in drawn
     ]
-    with Interview(sandbox.advisor, submission, LIMITS) as interview:
+    with Interview(sandbox.diagnosis, submission, LIMITS) as interview:
         try:
             answer = interview.ask_for("the advice", [result.as_json() for result in every], cases)
         except Starved:
@@ -92,11 +92,11 @@ def draw_anew(
 
 def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None:
     """The result of a test that a submission fails and the stored answer passes, as that of dropout does not."""
-    rehearsal, rehearsed = graded.rehearse(test)
-    if not rehearsed.passed:
+    recorder, recorded = graded.record(test)
+    if not recorded.passed:
         return None
-    questions = {test.name: rehearsal.questions}
-    result = graded.run(test, Recorded(questions, ask(interview, questions), interview.submission))
+    remote_calls = {test.name: recorder.remote_calls}
+    result = graded.run(test, Replayer(remote_calls, ask(interview, remote_calls), interview.submission))
     return result if result.is_wrong else None
 
 

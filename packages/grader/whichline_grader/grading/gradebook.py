@@ -17,7 +17,7 @@ from whichline.engine.result import Outcome, Result, name_function
 from whichline.engine.toml_file import Complaint, Key, locate_error
 from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
-from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Overruling, read_decisions, write_decision
+from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Waiver, read_decisions, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
 from whichline_grader.grading.writing import writing
@@ -219,7 +219,7 @@ class Gradebook:
     def check_decisions(self, problems: Iterable[str]) -> None:
         """Raise AssignmentError if a decision is about another problem than these."""
         for key, each in self.decisions.each():
-            if isinstance(each, Overruling) and each.problem not in problems:
+            if isinstance(each, Waiver) and each.problem not in problems:
                 what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
                 raise locate_error(self._decided, Complaint((*key, "problem"), what))
 
@@ -307,7 +307,7 @@ class Gradebook:
             return grading
         return replace(
             grading,
-            overruled={each.problem: each.text for each in own if type(each) is Overruling},
+            waived={each.problem: each.text for each in own if type(each) is Waiver},
             adjusted={each.problem: (each.points, each.text) for each in own if type(each) is Adjustment},
             comments=tuple(each.text for each in own if type(each) is Comment),
         )

@@ -3,7 +3,7 @@
 Some may read less of it. A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers
 and shapes, in the lines that an exception goes through, in the case that is the smallest it fails on. So what failed in
 a hidden test is said in fixed sentences (`for_student`), with the name of one of a few dozen functions in the source.
-And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
+And who wrote a message, the name of a file or a line of code may be recognised by it (`redact`).
 """
 
 import math
@@ -115,7 +115,7 @@ class Grading:
     # what they add up to, by problem; the gradebook adds up
     scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
     # the problems in which staff counted what breaks the rules, and why
-    overruled: Mapping[str, str] = field(default_factory=dict)
+    waived: Mapping[str, str] = field(default_factory=dict)
     # the problems to whose points staff added something, how much and why
     adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     comments: Sequence[str] = ()  # what staff say besides
@@ -137,14 +137,14 @@ class Grading:
         points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
         paid = compute_deductions(ran, points)
-        return {problem: works for problem, works in paid.items() if problem not in self.overruled}
+        return {problem: works for problem, works in paid.items() if problem not in self.waived}
 
     @cached_property
     def violations(self) -> dict[str, list[str]]:
         """The lines that run what a problem pays for, or paid for until staff overruled it."""
         found = {}
         for problem, works in self.notes.forbidden.items():
-            paid = works if problem in self.overruled else self.rule_deductions.get(problem, ())
+            paid = works if problem in self.waived else self.rule_deductions.get(problem, ())
             found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
         return {problem: lines for problem, lines in found.items() if lines}
 
@@ -168,7 +168,7 @@ class Grading:
     @property
     def decisions(self) -> list[str]:
         return [
-            *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
+            *(f"{problem}: counted by staff: {why}" for problem, why in self.waived.items()),
             *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
             *(f"From staff: {comment}" for comment in self.comments),
         ]
@@ -237,7 +237,7 @@ FORBIDDEN = "a function that students must write themselves"
 DECIDED = "after a regrade request"
 
 
-def without_words(grading: Grading, number: str) -> Grading:
+def redact(grading: Grading, number: str) -> Grading:
     """The same grading under another name, without anything that its student wrote, or staff about it."""
     notes = grading.notes
     return replace(
@@ -256,7 +256,7 @@ def without_words(grading: Grading, number: str) -> Grading:
         results=[
             replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
         ],
-        overruled=dict.fromkeys(grading.overruled, DECIDED),
+        waived=dict.fromkeys(grading.waived, DECIDED),
         adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
         comments=(),
     )

@@ -131,7 +131,7 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
 
 
 @dataclass(frozen=True)
-class Work:
+class Upload:
     """One submission as it was handed in."""
 
     path: Path  # where it lies
@@ -139,7 +139,7 @@ class Work:
     files: Mapping[str, Path] = field(default_factory=dict)  # by own name, if it came as several; `path` is one of them
 
 
-def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
+def find_uploads(paths: Iterable[Path], stated: Platform = "") -> list[Upload]:
     """List the submissions in these paths, of the platform that is `stated` or fits.
 
     Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
@@ -160,11 +160,11 @@ def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
         if len(own) < len(files) or not all(name.endswith(".py") for name in own):
             own = {path.name: path for path, _ in files}
         path = own.get("adapters.py", files[0][0])
-        found.append(Work(path, platforms[path.parent], own if len(files) > 1 else {}))
+        found.append(Upload(path, platforms[path.parent], own if len(files) > 1 else {}))
     return found
 
 
-def check_claims(works: Mapping[str, Work]) -> None:
+def check_claims(works: Mapping[str, Upload]) -> None:
     """Raise RosterError if two submissions, by name, are by one student: whoever chooses a name could choose whose."""
     claimed: dict[str, Path] = {}
     for name, work in works.items():

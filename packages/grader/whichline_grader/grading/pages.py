@@ -18,7 +18,7 @@ from whichline_grader.grading.course import RESULTS, results_folder
 from whichline_grader.grading.deductions import add_up
 from whichline_grader.grading.final_grades import Entry, grades, group_by_submission
 from whichline_grader.grading.gradebook import Results, open_results
-from whichline_grader.grading.graded import Matrix, without_words
+from whichline_grader.grading.graded import Matrix, redact
 from whichline_grader.grading.report import Report, make_printable
 from whichline_grader.grading.reports import read_reports
 from whichline_grader.grading.writing import write_atomically
@@ -63,7 +63,7 @@ def write_site(results: Results, anonymous: bool = False) -> int:
         for number, (entry, report) in enumerate(read_reports(results, known)):
             if anonymous:
                 entry = known[number] = make_anonymous(entry, numbered[entry.id])
-                report = replace(report, grading=without_words(report.grading, entry.id), grades=entry.grades)
+                report = replace(report, grading=redact(report.grading, entry.id), grades=entry.grades)
             write_atomically(folder / f"{entry.id}.html", fill_student_page(pages, report))
             if not report.grading.notes.refused:
                 yield entry, report
@@ -82,7 +82,7 @@ def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
 
 def make_anonymous(entry: Entry, number: str) -> Entry:
     """The same submission under a number, by nobody."""
-    grading = without_words(entry.grading, number)
+    grading = redact(entry.grading, number)
     (nobody,) = grading.handed_in.students
     grades = [replace(each, student=nobody, handed=grading.handed_in, grading=grading) for each in entry.grades]
     return Entry(grading, tuple(grades))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from whichline.engine.toml_file import Signed
 from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, results_folder
-from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Overruling
+from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Waiver
 from whichline_grader.grading.final_grades import find_grade, grades, write_table
 from whichline_grader.grading.gradebook import GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading
@@ -47,7 +47,7 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
     with _decide_on(student, out, last=waive) as (results, grading):
         about = {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS], "text": because}
         if waive:
-            decisions = [Overruling(**about, problem=each) for each in _choose_violations(grading, problem)]
+            decisions = [Waiver(**about, problem=each) for each in _choose_violations(grading, problem)]
         elif problem and points is not None:
             _check_range(results, grading, problem, points)
             decisions = [Adjustment(**about, problem=problem, points=Signed(points))]

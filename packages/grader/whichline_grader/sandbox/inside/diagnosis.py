@@ -17,10 +17,10 @@ from whichline.engine.suite import Test, load_suite
 from whichline.locate.explain import find
 from whichline.locate.reference import list_counterparts, load_references
 from whichline_grader.sandbox.inside.importing import ROOT
-from whichline_grader.sandbox.inside.serve import Advise
+from whichline_grader.sandbox.inside.serve import Diagnose
 
 
-def prepare(folder: str) -> Advise:
+def prepare(folder: str) -> Diagnose:
     """Read the public suite in this folder, which is deleted before the first submission comes."""
     serve(Path(folder))
     _ = get_assignment()  # cached while the file exists
@@ -32,7 +32,7 @@ def prepare(folder: str) -> Advise:
             reference.load()
     list_counterparts()
 
-    def advise(
+    def diagnose(
         adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]
     ) -> tuple[list[str], list[str]]:
         for path, source in files.items():
@@ -47,7 +47,7 @@ def prepare(folder: str) -> Advise:
         errors: list[str] = []
         return [each.as_json() for each in find(own, ran, errors=errors)], errors
 
-    return advise
+    return diagnose
 
 
 def _load_case(test: Test) -> Test:

@@ -69,7 +69,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """One checked reply, or the reason why there is none."""
 
     value: Any = None  # what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail
@@ -124,7 +124,7 @@ class _Words(msgspec.Struct):
     forbidden: Annotated[list[tuple[str, str, Number]], Few] = []
 
 
-def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
+def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Reply:
     """Check the header and body of a reply to the question that had this token and these tensors, or FrameError."""
     header = parse_header(raw[0])
     if header.get("token") != token:
@@ -143,7 +143,7 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
         words = msgspec.convert(header, _Words)
     except ValueError as error:
         raise FrameError(f"the answer is not as it should be: {error}") from None
-    return Answer(
+    return Reply(
         value=header.get("value"),
         outputs=outputs,
         differentiable=[description.get("requires_grad") is True for description in descriptions[: len(outputs)]],
