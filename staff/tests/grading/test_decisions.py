@@ -74,9 +74,9 @@ def test_points_are_added_and_taken_back(out):
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
-    assert f"It is written in {out / 'decisions.toml'}" in said
+    assert f"Written to {out / 'decisions.toml'}" in said
     said = succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
-    assert f"It takes the place of +0.5 points: {WHY}\n" in said
+    assert f"It replaces +0.5 points: {WHY}\n" in said
     assert score(out) == pytest.approx(points - 0.05, abs=0.006)
     (out / "decisions.toml").unlink()
     succeed("rescore", "--out", out)
@@ -377,7 +377,8 @@ def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch)
     results = tmp_path / "results"
     said = " ".join(succeed("rescore", "--out", results).split())
     assert (
-        "No report could be written, by no fault of the submission: eve.py: TypeError: unhashable type: 'list'" in said
+        "No report could be written, and not because of the submission: eve.py: TypeError: unhashable type: 'list'"
+        in said
     )
     assert {path.parent.name for path in results.glob("*/feedback.md")} == {"ada.py", "kurt.py"}
     assert rows(results / "grades.csv").keys() == {"ada", "eve", "kurt"}

@@ -99,7 +99,7 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
         assert kill_zygotes(grader) == 3
         printed = " ".join(grader.stdout.read().split())
     assert grader.returncode == 3, printed
-    reason = "NOT GRADED, by no fault of the submission:"
+    reason = "NOT GRADED, and not because of the submission:"
     assert f"{reason} sleeper.py: SandboxError: the sandbox gives no worker" in printed
     assert f"{reason} unreadable.py: cannot be read: [Errno 13] Permission denied" in printed
     graded = Graded(out, printed)

@@ -138,7 +138,7 @@ def tell(suite: Suite, problem: str) -> list[Finding]:
             "    scores = scores if mask is None else scores + torch.where(mask, 0.0, -math.inf)\n"
             "    weights = torch.softmax(scores, -1).nan_to_num()",
             "torch.softmax(scores, -1)",
-            "28 of the 70 numbers here are NaN: the answer does not show it, and the gradient does.",
+            "28 of the 70 numbers here are NaN: the answer hides it, but the gradient does not.",
             "With the weights here, the failing test passes.",
             id="NaN that is hidden",
         ),

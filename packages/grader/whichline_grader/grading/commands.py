@@ -104,11 +104,15 @@ def grade(
             _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
-        raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+        raise click.ClickException(
+            f"{error}; the results in {out} are intact: run the same command to continue"
+        ) from None
     except KeyboardInterrupt:
         with suppress(GradebookError), open_results(out) as results:  # it may be empty yet
             write_course(console, results)
-        console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
+        console.print(
+            Text(f"Interrupted. What is graded so far is in {out}: run the same command to continue.", "yellow")
+        )
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults or done.unreported else 0)
 
@@ -120,7 +124,7 @@ def _write_and_tell(console: Console, results: Results, done: "Progress") -> Non
     for line in cut_list(list(list_remarks(graded)), MOST, "`staff report` lists them"):
         console.print(Text(line, "yellow"))
     for name, reason in done.faults.items():
-        console.print(Text(f"NOT GRADED, by no fault of the submission: {name}: {reason}", "red"))
+        console.print(Text(f"NOT GRADED, and not because of the submission: {name}: {reason}", "red"))
     students, found = write_course(console, results)
     if found and len(students) > 1:
         console.print(draw_findings(found))

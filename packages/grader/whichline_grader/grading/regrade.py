@@ -57,7 +57,7 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
             results.gradebook.decide(decision, grading.submission)
         if problem and points is not None and problem in grading.adjusted:
             before, why = grading.adjusted[problem]
-            click.echo(f"It takes the place of {before:+g} points: {printable(why)}")
+            click.echo(f"It replaces {before:+g} points: {printable(why)}")
 
 
 def _choose_violations(grading: Grading, problem: str | None) -> list[str]:
@@ -105,7 +105,7 @@ def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Re
         after = gradebook.with_texts(before)
         write_course(Console(), results, only)
     click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
-    click.echo(f"It is written in {out / FILE}")
+    click.echo(f"Written to {out / FILE}")
 
 
 def _check_range(results: Results, grading: Grading, problem: str, points: float) -> None:

@@ -42,7 +42,9 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
         write_findings(out, deductions)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
     noticed = {
-        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()]
+        "no report could be written, and not because of the submission": [
+            f"{id}: {why}" for id, why in unreported.items()
+        ]
     } | ({} if only else _notice(results, found, entries))
     if course.roster:
         strangers = final_grades.write_canvas(out / "canvas.csv", course.listed, found, course.column)

@@ -50,7 +50,7 @@ def handout(out: Path, since: Path | None) -> None:
         click.echo(f"{len(files)} files written to {out}")
         for problem in load_problems(root):
             if is_kept(problem, (root / PROBLEMS / problem / f"{REFERENCE}.py").read_text(encoding="utf-8")):
-                click.echo(f"{problem} ships no reference: students read what fails there, and no line is marked")
+                click.echo(f"{problem} ships no reference: students see which tests fail, but no marked line")
         for name in list_unchanged(files):
             click.echo(f"{name}: students get its first line, which says what you should change")
         for step in try_out(root, out):

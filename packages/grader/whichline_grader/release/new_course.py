@@ -52,7 +52,7 @@ def new_course(folder: Path, force: bool) -> None:
             if (folder / name).exists():
                 kept = folder / f"{datetime.now():%Y-%m-%d-%H%M%S}-{name}"
                 (folder / name).rename(kept)
-                click.echo(f"What was {folder / name} is {kept}")
+                click.echo(f"{folder / name} is now {kept}")
             (new / name).rename(folder / name)
     stated = get_root() / COURSE
     (unfinished := stated.with_suffix(".new")).write_text(named, encoding="utf-8")

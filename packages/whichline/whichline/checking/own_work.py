@@ -64,7 +64,7 @@ def list_forbidden_work(root: Path, problems: Mapping[str, Problem], seen: Mappi
         lines.append(f"{problem}: {cost}. In its tests you use")
         uses = sorted(use for use in seen[problem] if name_work(use.function) in paid)
         lines += [f"  {_locate_use(root, use)}" for use in uses[:MAX_SHOWN]]
-    lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
+    lines.append("Compute it yourself; docs/assignment.md says what you may use.")
     everything = {use for uses in seen.values() for use in uses}
     if find_deductions(root, problems, {problem: seen.get(problem, everything) for problem in problems}) != found:
         lines.append(

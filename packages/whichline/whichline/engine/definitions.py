@@ -127,7 +127,7 @@ class Definitions:
         what = "has no `return`, so it gives None"
         if lines:
             where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
-            what = f"has a `return` in {where} alone, and gives None where that does not run"
+            what = f"has a `return` only in {where}, and returns None if that does not run"
         return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
     # Missing names, and fractions where whole numbers are needed.
@@ -158,7 +158,7 @@ class Definitions:
             if type(value) is float and value.is_integer():
                 made = self.find_origin_of_name(node)
                 where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
-                what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"
+                what = f"`{ast.unparse(node)}` is {value}{where}, not a whole number"
                 return [f"{what}: `/` gives a fraction, `//` does not"]
         return []
 

@@ -68,7 +68,7 @@ def _explain_unknown_name(match: re.Match[str]) -> list[str]:
 def _explain_changed(match: re.Match[str]) -> list[str]:
     times = int(match[1]) - int(match[2])
     count = "once" if times == 1 else f"{times} times"
-    return [f"a gradient needs this tensor as it was; it was changed in place {count} since"]
+    return [f"a gradient needs the old value of this tensor, which was changed in place {count} since"]
 
 
 class Rule(NamedTuple):
@@ -110,7 +110,7 @@ RULES = (
     Rule(r"^(Name|UnboundLocal)Error", ask=BEFORE),
     Rule(
         r"^NotImplementedError: Module \[(\w+)\] is missing the required \"forward\"",
-        "{0} has no method called `forward`: look at how its `def` is spelt",
+        "{0} has no method called `forward`: check the spelling of its `def`",
     ),
     Rule(
         r"Error\(s\) in loading state_dict for (\w+):(.*)",
@@ -133,7 +133,7 @@ RULES = (
     ),
     Rule(
         r"multiple values for keys \[(.*?)\], which are tied",
-        "these are names of one and the same parameter: a list times a number, `[layer] * 3`, holds one three times",
+        "these names belong to the same parameter: the list `[layer] * 3` holds one layer three times",
         "How many layers does this make, and how many should it?",
     ),
     Rule(
@@ -143,11 +143,11 @@ RULES = (
     ),
     Rule(
         r"leaf Variable that requires grad",
-        "autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
+        "autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
     ),
     Rule(
         r"cannot assign '.*?' as parameter",
-        "what a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call",
+        "a module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call",
         "",
     ),
     Rule(
@@ -157,7 +157,7 @@ RULES = (
     ),
     Rule(
         r"only one element tensors can be converted",
-        "this takes one number, and the tensor has several; torch has functions that take all: `torch.exp`",
+        "this function takes one number, but the tensor has several; use one of torch, such as `torch.exp`",
         "",
     ),
     Rule(
@@ -265,7 +265,7 @@ def _explain_einsum(pattern: str, shapes: Sequence[tuple[int, ...]], spaced: boo
                 yield f"`{name}` is {before} in {where}, and {size} in `{operand}`, {shape}"
     for name in re.findall(r"\w+" if spaced else r"\w", right):
         if not any(name in names for names in named):
-            yield f"`{name}` stands after the arrow but in no operand"
+            yield f"`{name}` appears after the arrow but in no operand"
 
 
 def _explain_count(operand: str, names: Sequence[str], shape: tuple[int, ...]) -> str:

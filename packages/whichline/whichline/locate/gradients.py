@@ -265,7 +265,7 @@ def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:
     value = trace.objects[place][0]
     if wrong := int(value.isnan().sum()):
         count = f"{wrong} of the {value.numel()} numbers here are NaN"
-        return f"{count}: the answer does not show it, and the gradient does.", "gradient-nan", HIDDEN
+        return f"{count}: the answer hides it, but the gradient does not.", "gradient-nan", HIDDEN
     function = getattr(type(value.grad_fn), "_forward_cls", None)
     if function is not None:
         said = f"The numbers here are right. The gradient that `{function.__name__}.backward` passes back is not."

@@ -98,7 +98,7 @@ def _find_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test])
     if not any(not is_equal(runner.look(test).came, runner.run(test, patch).came) for test in failing):
         return []
     right = judge_calls(runner, failing, patch).right
-    proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
+    proof = "With this corrected, every call of this function is right; the tests also fail for another reason."
     return [_report(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
 
 

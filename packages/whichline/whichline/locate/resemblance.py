@@ -149,7 +149,7 @@ def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
     for dtype in HALF:
         if bool(((x - right).abs() <= OF_HALF * torch.finfo(dtype).eps * right.abs().max()).all()):
             is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
-            yield f"it rounded to {name_dtype(dtype)}" if is_rounded else "it right to two or three digits alone"
+            yield f"it rounded to {name_dtype(dtype)}" if is_rounded else "it right to only two or three digits"
             return
 
 

@@ -57,13 +57,13 @@ class Server:
 
     def _explain(self, test: str) -> list[Finding]:
         if test not in self.items:
-            return report(test, "The process that follows failing tests did not collect this one.")
+            return report(test, "The process that explains failing tests did not collect this one.")
         try:
             return self.diagnosis.explain(test, self._list_others(self.items[test]))
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
-            return report(test, f"The search ended by an error of its own, {type(error).__name__}: {error} ({where}).")
+            return report(test, f"The search itself failed, with {type(error).__name__}: {error} ({where}).")
 
     def _list_others(self, item: pytest.Item) -> list[str]:
         """List the same test with other parameters."""

@@ -38,9 +38,9 @@ from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
-LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
+LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
 FEW = 4  # numbers
-BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
+BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Diagnosis:
         """
         watching, error = self._watch(test)
         if error is None:
-            return report(test, "Run again by itself, this test passes: nothing can be said of it.")
+            return report(test, "This test passes when it runs by itself, so its failure cannot be explained.")
         if not watching.calls:
             return report(test, self.suite.functions.describe_unpaired())
         if not watching.wrong and watching.texts:
@@ -88,7 +88,7 @@ class Diagnosis:
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
-            return report(test, "This test does not fail alike twice, so nothing can be proved with it.")
+            return report(test, "This test fails differently each time, so nothing can be proved with it.")
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
                 return [self._report(each, known, [test], [test]) for each in known.found]
@@ -187,7 +187,7 @@ class Diagnosis:
             if repair := self._find_repair(runner, words, tests, failing, list_lines(error)):
                 return [repair]
             return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
-        words = f"{first.name} gives something else than {right}.{name}."
+        words = f"{first.name} does not return what {right}.{name} returns."
         calls = judge_calls(runner, tests)
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
@@ -262,7 +262,7 @@ class Diagnosis:
         order = runner.look(test).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
-        said = "What this line returns differs from the reference, and no value before does."
+        said = "What this line returns differs from the reference; no earlier value does."
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
 
     def _is_refused(self, frame: FrameType) -> bool:
@@ -345,4 +345,4 @@ def _describe_proof(right: str, function: str, passing: Sequence[str], failing: 
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
     name = function.rpartition(".")[2]
-    return f"{right}, this call of {name} gives what the reference gives; the test still fails."
+    return f"{right}, this call of {name} returns what the reference returns; the test still fails."

@@ -55,9 +55,9 @@ class LineReporter:
 
     def _ask(self, item: pytest.Item) -> list[str]:
         if isinstance(item, pytest.DoctestItem):
-            return ["Doctests are not followed."]
+            return ["Doctests are not explained."]
         if inspect.iscoroutinefunction(getattr(item, "obj", None)):
-            return ["Tests that are async are not followed."]
+            return ["Async tests are not explained."]
         findings = self.follower.ask(item.nodeid)
         return [line for number, each in enumerate(findings) for line in (*[""] * bool(number), *each.lines)]
 

@@ -89,18 +89,18 @@ class Follower:
         if self.seconds > IN_ALL:
             return report(
                 test,
-                f"The searches of this run have taken {IN_ALL:.0f} seconds of processor time: run this test by itself.",
+                f"The searches of this run have used {IN_ALL:.0f} seconds of processor time: run this test by itself.",
             )
         try:
             self._send(test)
             line = self.lines.get(timeout=MOST_WAITING)
         except queue.Empty:
             self.stop()
-            return report(test, f"The search took longer than {MOST_WAITING:.0f} seconds, and was ended.")
+            return report(test, f"The search took longer than {MOST_WAITING:.0f} seconds and was stopped.")
         except OSError:
             line = ""
         if not line:
-            return report(test, f"The process that follows the test ended: {self._read_errors()}")
+            return report(test, f"The process that explains the test ended: {self._read_errors()}")
         self.seconds, findings = json.loads(line)
         return [Finding.from_json(each) for each in findings]
 
@@ -152,7 +152,7 @@ class Follower:
         self.errors.seek(0)
         lines = self.errors.read().strip().splitlines()
         self.stop()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
     def stop(self) -> None:
         """End the process."""

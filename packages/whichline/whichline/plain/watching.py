@@ -56,7 +56,7 @@ class Watching:
         if ours != theirs:
             self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
         if not steps.outputs and not theirs and came is not steps.came:
-            self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
+            self.unfit[paired.name] = f"it returns {type(steps.came).__name__}, which holds no number"
         else:
             self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
             left = [name for name, x in list_arguments(arguments).items() if not is_equal(x, before.get(name))]
@@ -93,6 +93,6 @@ def describe_right(watching: Watching) -> str:
         return f"Calls of {name} cannot be compared: {why}."
     names = ", ".join(f"{name} ({count})" for name, count in watching.calls.items())
     return (
-        f"All calls of this test give what the reference gives, but for rounding: {names}. "
-        "What is wrong is in the test, in code that has no reference, or in the last digits."
+        f"All calls of this test return what the reference returns, but for rounding: {names}. "
+        "The mistake is in the test, in code without a reference, or in the last digits."
     )
