@@ -28,7 +28,7 @@ from whichline.engine.assignment import load_problems
 from whichline_grader.grading import feedback as feedback_file
 from whichline_grader.grading.feedback import feedback, fence
 from whichline_grader.grading.gradebook import Gradebook
-from whichline_grader.grading.identity import safe_name
+from whichline_grader.grading.identity import make_safe_name
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.sandbox import confinement as sandbox
@@ -108,18 +108,18 @@ def test_name_of_the_gradebook(tmp_path: Path, name: str) -> None:
     (tmp_path / "grades.csv").touch()
     with pytest.raises(FileExistsError):
         write_reports(tmp_path / name, Report(GRADING, load_problems(ROOT)))
-    write_reports(tmp_path / safe_name(name), Report(GRADING, load_problems(ROOT)))
+    write_reports(tmp_path / make_safe_name(name), Report(GRADING, load_problems(ROOT)))
 
 
 def test_name_with_markup(tmp_path: Path) -> None:
     name = write_attack("name_with_markup", tmp_path).name
     assert "<script>" in feedback(Report(replace(GRADING, submission=name), {}))
-    assert "<" not in feedback(Report(replace(GRADING, submission=safe_name(name)), {}))
+    assert "<" not in feedback(Report(replace(GRADING, submission=make_safe_name(name)), {}))
 
 
 def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = write_attack("name_that_is_no_text", tmp_path).name
-    feedback(Report(replace(GRADING, submission=safe_name(name)), {})).encode()
+    feedback(Report(replace(GRADING, submission=make_safe_name(name)), {})).encode()
     feedback(Report(replace(GRADING, submission=name), {})).encode()
     monkeypatch.setattr(feedback_file, "printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):

@@ -39,7 +39,7 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     folder = tmp_path / "problems" / "softmax" / "staff"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
     expected = "(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
     with pytest.raises(SuiteError, match=expected):
@@ -55,7 +55,7 @@ def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
     (folder / "__init__.py").write_text(
         "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
     )
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
     monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))
     expected = r"(?m)^problems/softmax/staff/__init__.py:3: TypeError: .*unexpected keyword argument 'out'$"
@@ -121,7 +121,7 @@ def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     source = (ROOT / "adapters.py").read_text() + "\ndef run_convolution(x):\n    return x\n"
     (tmp_path / "adapters.py").write_text(source)
     (tmp_path / "problems").symlink_to(ROOT / "problems")
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     message = (
         "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add a reference$"
     )

@@ -20,7 +20,7 @@ from whichline_grader.authoring.spec import Adapter
 from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, StandIn, list_calls
 from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.release.verify import both_suites, run_suite
+from whichline_grader.release.verify import load_solved_suite, run_suite
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.inside.frames import PREFIX, FrameError, pack
 from whichline_grader.sandbox.limits import Limits
@@ -358,7 +358,7 @@ def test_a_request_has_as_many_tensors_as_the_lesson(count: int, is_refused: boo
 
 @pytest.fixture(scope="module")
 def whole() -> Suite:
-    return both_suites(ROOT)
+    return load_solved_suite(ROOT)
 
 
 def always(value: float) -> dict[str, Adapter]:

@@ -240,7 +240,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         grading = gradebook.of("ada")
         assert grading
-        earned, maximum = grading.earned("softmax"), grading.maximum_of("softmax")
+        earned, maximum = grading.earned("softmax"), grading.compute_maximum("softmax")
     has = f"by the tests ada has {earned:.2f} of {maximum:g} points in softmax"
     expected = f"{has}: expected {-earned:+.2f} to {maximum - earned:+.2f}, got"
     for points in ("+2.9", "-1.1", "+inf", "nan"):
@@ -256,7 +256,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         gradebook.score_with({"softmax": SOFTMAX})
         grading = gradebook.of("ada")
         assert grading
-        assert grading.points == grading.points_of("softmax") == 3
+        assert grading.points == grading.compute_points("softmax") == 3
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from whichline_grader.grading.batch import How, grade, grade_by
 from whichline_grader.grading.gradebook import GradebookError
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.processes import Record
-from whichline_grader.grading.suite import GradedSuite, results_of_refused
+from whichline_grader.grading.suite import GradedSuite, list_refused_results
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.files import describe_instead
 
@@ -62,7 +62,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
 
 
 def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
-    results = results_of_refused(graded_suite.suite, "a zip bomb")
+    results = list_refused_results(graded_suite.suite, "a zip bomb")
     ends = [Record(fault="killed", seconds=1.21), Record(results, Notes(trouble="KeyError: 7"), seconds=2, workers=5)]
     (tmp_path / "report.pdf").write_text("")
     told: list[str] = []

@@ -97,7 +97,7 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
                 gradebook.decide(Waiver(student="ada", problem="softmax", text="agreed"), "Ada")
             (grading,) = gradebook.latest()
         earned = worth * 2 / 3
-        assert grading.points_of("softmax") == pytest.approx(earned - charged)
+        assert grading.compute_points("softmax") == pytest.approx(earned - charged)
         assert grading.points == pytest.approx(4.0 + earned - charged)
         assert grading.violations == {"softmax": list(lines["softmax"])}
 

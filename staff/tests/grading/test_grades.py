@@ -29,11 +29,11 @@ from whichline_grader.grading.identity import (
     RosterError,
     Student,
     Upload,
+    find_platforms,
     find_uploads,
     handed_in,
+    make_safe_name,
     name_for_return,
-    platforms_of,
-    safe_name,
 )
 from whichline_grader.grading.processes import Forks, Record
 from whichline_grader.grading.reports import write_course
@@ -79,7 +79,7 @@ def results(points: float) -> list[Result]:
 def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
     """A grading of /in/NAME, which is a zip archive if the name does not say."""
     path = Path("/in", name if "." in name else f"{name}.zip")
-    handed = replace(handed_in(path, name, platforms_of([path])[path.parent]), at=at)
+    handed = replace(handed_in(path, name, find_platforms([path])[path.parent]), at=at)
     content = content or GRADING.content
     return replace(
         GRADING,
@@ -134,7 +134,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 )
 def test_the_name_of_a_file_gives_the_student(name, platform, student, more):
     path = Path("/in", name)
-    assert platforms_of([path]) == {Path("/in"): platform}
+    assert find_platforms([path]) == {Path("/in"): platform}
     assert handed_in(path, "x-0123456789ab", platform) == HandedIn((student,), **more)
 
 
@@ -555,7 +555,7 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     ],
 )
 def test_the_name_of_a_submission_in_any_script(name, safe):
-    assert safe_name(name) == safe
+    assert make_safe_name(name) == safe
     assert len(safe.encode()) <= 200
 
 

@@ -44,7 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (checkout / file).touch()
     for module in (release, new_course):
-        monkeypatch.setattr(module, "this_root", lambda: checkout)
+        monkeypatch.setattr(module, "get_root", lambda: checkout)
     monkeypatch.setattr(new_course, "load_specs", lambda: {"softmax": replace(SPECS["softmax"], hidden=FEW)})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(checkout)

@@ -192,7 +192,7 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
     for test in graded.suite.tests:
         for remote_call in graded.remote_calls[test.name] if test.problem in wrong and not test.hidden else ():
             asked.setdefault(remote_call.call, []).append(remote_call)
-    lessons = [max(each, key=_tell) for each in asked.values()]
+    lessons = [max(each, key=_count_distinctions) for each in asked.values()]
     lessons += [
         RemoteCall(each.__name__, ()) for id, spec in load_specs().items() if id in wrong for each in spec.helpers
     ]
@@ -206,7 +206,7 @@ def _name_arguments(remote_call: RemoteCall) -> Sequence[str]:
     return list(dict.fromkeys((*positional, *remote_call.names, *parameters)))
 
 
-def _tell(remote_call: RemoteCall) -> tuple[int, int]:
+def _count_distinctions(remote_call: RemoteCall) -> tuple[int, int]:
     """Count what distinguishes the arguments: tensors, and sizes that differ."""
     tensors = [each for each in remote_call.arguments if isinstance(each, Tensor)]
     return len(tensors) if not remote_call.memory else 0, len({size for each in tensors for size in each.shape})

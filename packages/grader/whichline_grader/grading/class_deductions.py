@@ -51,10 +51,10 @@ class ClassDeduction:
         return ", ".join(each.title for id, each in self.deduction.problems.items() if id != self.problem.id)
 
 
-def count_deductions(told: Iterable[tuple[Entry, Report]]) -> list[ClassDeduction]:
+def count_deductions(reports: Iterable[tuple[Entry, Report]]) -> list[ClassDeduction]:
     """List what costs a class points, the costliest first; what has one root is one thing."""
     found: dict[tuple[str, str, Kind], ClassDeduction] = {}
-    for entry, report in told:
+    for entry, report in reports:
         for deduction in report.deductions:
             finding = deduction.finding
             root = report.problems[finding.problem]

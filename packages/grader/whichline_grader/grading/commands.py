@@ -23,7 +23,7 @@ from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, l
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
-from whichline_grader.grading.identity import Platform, find_uploads, safe_name
+from whichline_grader.grading.identity import Platform, find_uploads, make_safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
@@ -101,7 +101,7 @@ def grade(
                 how = How(jobs or os.cpu_count() or 1, rerun, answers, show, tell)
                 done = grade_all(suite, sandbox, submission, out, how)
         with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
-            _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
+            _write_and_print(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
         raise click.ClickException(
@@ -117,7 +117,7 @@ def grade(
     sys.exit(FAULTS if done.faults or done.unreported else 0)
 
 
-def _write_and_tell(console: Console, results: Results, done: "Progress") -> None:
+def _write_and_print(console: Console, results: Results, done: "Progress") -> None:
     graded = [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]
     if graded:
         console.print(draw_board(graded, results.problems))
@@ -155,7 +155,7 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
         from whichline_grader.grading.transcripts import read_transcript
 
         suite = load_graded_suite(root)
-        if transcript := read_transcript(record.read_bytes(), suite.remote_calls, suite.provenance_of(content)):
+        if transcript := read_transcript(record.read_bytes(), suite.remote_calls, suite.compute_provenance(content)):
             reproduce_tests(suite, taken_in, find_tests(suite, test), transcript)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
@@ -206,15 +206,15 @@ def _need_linux() -> None:
 def show_progress(console: Console) -> Iterator[Callable[["Progress"], None]]:
     """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
     if not console.is_terminal:
-        told = 0
+        printed = 0
 
-        def tell(now: "Progress") -> None:
-            nonlocal told
-            if now.done * LINES // max(1, now.total) > told:
-                told = now.done * LINES // now.total
+        def print_line(now: "Progress") -> None:
+            nonlocal printed
+            if now.done * LINES // max(1, now.total) > printed:
+                printed = now.done * LINES // now.total
                 console.print(Text(_describe(now)))
 
-        yield tell
+        yield print_line
         return
     # Drawn when something changes: a thread that draws must not be there when a submission's process is forked.
     columns = (progress.BarColumn(), progress.TextColumn("{task.fields[state]}"), progress.TimeRemainingColumn())
@@ -239,7 +239,7 @@ def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> 
     table.add_column("Points", f"{mean:.2f}/{most:g}", justify="right")
     for problem in problems.values():
         own = [grading.scores[problem.id] for grading in gradings if problem.id in grading.scores]
-        mean = fmean(grading.points_of(problem.id) for grading in gradings)
+        mean = fmean(grading.compute_points(problem.id) for grading in gradings)
         colour = "green" if all(each.passed == each.tests for each in own) else "red"
         points = Text(f"{mean:.2f}/{problem.points:g}", colour)
         table.add_row(problem.id + " (bonus)" * problem.bonus, _count_passed(own), points)
@@ -254,7 +254,7 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
     """List what staff should look at: new names, what the rules forbid or the source could hide, what staff decided."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
-        if name != safe_name(Path(grading.path).name):
+        if name != make_safe_name(Path(grading.path).name):
             yield f"{printable(grading.path)} is reported as {name}"
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"

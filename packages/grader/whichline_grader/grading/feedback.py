@@ -54,9 +54,9 @@ def _tabulate(report: Report) -> Iterator[str]:
         rows += [f"| **{re.sub(PLAIN, ' ', what)}** | **{points}** | |" for what, points in account]
     if rows:
         yield from ("", "| Problem | Points | Tests passed |", "|---|---:|---:|", *rows)
-    told = {"Full points": full, "Bonus problems that are not written": unwritten}
+    summaries = {"Full points": full, "Bonus problems that are not written": unwritten}
     if full or unwritten:
-        yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in told.items() if titles))
+        yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in summaries.items() if titles))
 
 
 def _describe_in_a_line(deduction: Deduction, is_shown: bool) -> str:

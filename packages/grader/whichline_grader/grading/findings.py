@@ -40,7 +40,7 @@ def request_diagnosis(
 ) -> tuple[tuple[Finding, ...], str]:
     """Findings about the problems of which a public test failed, or one on a case that was drawn.
 
-    And, for staff, whether any was left out. A submission that gives no answer gets no advice.
+    And, for staff, whether any was left out. A submission that gives no output gets no findings.
     """
     if sandbox.diagnosis is None:
         return (), ""
@@ -64,7 +64,7 @@ def request_diagnosis(
             said, errors = [], ["the search for mistakes gave no answer"] * (answer.failure is not None)
     read = [_read(each, submission.files, tests) for each in said[:MOST]]
     found, left_out = [each for each in read if each], read.count(None)
-    trouble = [*map(_cut, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
+    trouble = [*map(_shorten, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
     return tuple(found), "; ".join(trouble)
 
 
@@ -75,8 +75,8 @@ def draw_anew(
 
     They are drawn from no secret, so that all about them may be told.
     """
-    told = {result.problem for result in results if not result.hidden and not result.passed}
-    failed = {result.test for result in results if result.hidden and result.is_wrong and result.problem not in told}
+    wrong = {result.problem for result in results if not result.hidden and not result.passed}
+    failed = {result.test for result in results if result.hidden and result.is_wrong and result.problem not in wrong}
     tests = [test for test in graded.suite.tests if test.name in failed and not test.memory]
     found: list[tuple[Result, Case]] = []
     with Interview(sandbox, submission, graded.course.limits, spent=spent) as interview:
@@ -111,32 +111,34 @@ def _draw(test: Test) -> list[Case]:
 
 def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Finding | None:
     """The finding that a worker wrote, if it is one."""
-    told = read_finding(written)
-    if told is None or told.problem not in tests.values() or (told.file and told.file not in files):
+    finding = read_finding(written)
+    if finding is None or finding.problem not in tests.values() or (finding.file and finding.file not in files):
         return None
-    is_place = all(abs(number) < MAX_NUMBER for number in (told.line, *told.columns, *told.likewise))
-    if not is_place or not set(told.tests) <= {name for name, problem in tests.items() if problem == told.problem}:
+    is_place = all(abs(number) < MAX_NUMBER for number in (finding.line, *finding.columns, *finding.likewise))
+    if not is_place or not set(finding.tests) <= {
+        name for name, problem in tests.items() if problem == finding.problem
+    }:
         return None
     return replace(
-        told,
-        id=_cut(told.id),
-        function=_cut(told.function),
-        said=_cut_all(told.said),
-        code=_cut_all(told.code),
-        likewise=told.likewise[:MOST_LINES],
-        proof=_cut(told.proof),
-        question=_cut(told.question),
-        section=_cut(told.section),
-        also=_cut_all(told.also),
-        tests=tuple(dict.fromkeys(told.tests)),
+        finding,
+        id=_shorten(finding.id),
+        function=_shorten(finding.function),
+        said=_shorten_all(finding.said),
+        code=_shorten_all(finding.code),
+        likewise=finding.likewise[:MOST_LINES],
+        proof=_shorten(finding.proof),
+        question=_shorten(finding.question),
+        section=_shorten(finding.section),
+        also=_shorten_all(finding.also),
+        tests=tuple(dict.fromkeys(finding.tests)),
     )
 
 
-def _cut_all(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_cut(line) for line in [*lines][:MOST_LINES])
+def _shorten_all(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_shorten(line) for line in [*lines][:MOST_LINES])
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return printable(text.replace("\n", " ")[:LONGEST])
 
 
@@ -199,7 +201,7 @@ def _read_means(source: bytes) -> dict[int, str]:
         return {}
     except (RecursionError, MemoryError):
         return {1: TOO_DEEP}
-    return {number: means for number, name in _names(tree) if (means := _judge(name))}
+    return {number: means for number, name in _list_uses(tree) if (means := _judge(name))}
 
 
 def _judge(name: str) -> str:
@@ -214,7 +216,7 @@ def _judge(name: str) -> str:
     return next((MEANS[start] for start in starts if start in MEANS), "")
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _list_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of everything that is used, under the name of the module that it was imported from."""
     known: dict[str, str] = {}
     nodes = [*ast.walk(tree)]  # what is around a node comes before it

@@ -19,7 +19,7 @@ from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
 from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Waiver, read_decisions, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
-from whichline_grader.grading.identity import HandedIn, handed_in_from_json
+from whichline_grader.grading.identity import HandedIn, parse_handed_in
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_graded_problems
 
@@ -223,13 +223,13 @@ class Gradebook:
                 what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
                 raise locate_error(self._decided, Complaint((*key, "problem"), what))
 
-    def unused_decisions(self) -> Iterator[str]:
+    def list_unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
         known: dict[str, set[str]] = {}
         query = "SELECT DISTINCT submission, path, content, handed_in FROM attempt"
         for submission, path, content, handed_in in self._connection.execute(query):
             with self._naming(submission, path):
-                for name in (submission, *handed_in_from_json(handed_in).keys):
+                for name in (submission, *parse_handed_in(handed_in).keys):
                     known.setdefault(name, set()).add(content)
         about: list[tuple[Key, str, str]] = [(key, each.student, each.work) for key, each in self.decisions.each()]
         about += [(("counts", student), student, work) for student, work in self.decisions.counts.items()]
@@ -288,7 +288,7 @@ class Gradebook:
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])
         said |= msgspec.json.decode(row.pop("texts", "{}"), type=dict[str, Any])
-        notes, handed_in = read_notes(said), handed_in_from_json(row["handed_in"])
+        notes, handed_in = read_notes(said), parse_handed_in(row["handed_in"])
         if self._muted:
             told = tuple(each for each in notes.explanations if each.id not in self._muted)
             notes = replace(notes, explanations=told)

@@ -2,8 +2,8 @@
 
 Some may read less of it. A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers
 and shapes, in the lines that an exception goes through, in the case that is the smallest it fails on. So what failed in
-a hidden test is said in fixed sentences (`for_student`), with the name of one of a few dozen functions in the source.
-And who wrote a message, the name of a file or a line of code may be recognised by it (`redact`).
+a hidden test is said in fixed sentences (`describe_for_student`), with the name of one of a few dozen functions in the
+source. And a message, a file's name or a line of code may show who wrote it (`redact`).
 """
 
 import math
@@ -128,7 +128,7 @@ class Grading:
             found.setdefault(result.problem, []).append(result)
         return found
 
-    def results_of(self, problem: str) -> list[Result]:
+    def list_results(self, problem: str) -> list[Result]:
         return self._by_problem.get(problem, [])
 
     @cached_property
@@ -141,7 +141,7 @@ class Grading:
 
     @cached_property
     def violations(self) -> dict[str, list[str]]:
-        """The lines that run what a problem pays for, or paid for until staff overruled it."""
+        """The lines that run what a problem pays for, or paid for until staff waived it."""
         found = {}
         for problem, works in self.notes.forbidden.items():
             paid = works if problem in self.waived else self.rule_deductions.get(problem, ())
@@ -153,17 +153,17 @@ class Grading:
         points = self.scores[problem].points if problem in self.scores else 0.0
         return max(0.0, points - math.fsum(self.rule_deductions.get(problem, {}).values()))
 
-    def maximum_of(self, problem: str) -> float:
+    def compute_maximum(self, problem: str) -> float:
         return self.scores[problem].maximum if problem in self.scores else 0.0
 
-    def points_of(self, problem: str) -> float:
+    def compute_points(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
         added, _ = self.adjusted.get(problem, (0.0, ""))
-        return max(0.0, min(self.maximum_of(problem), self.earned(problem) + added))
+        return max(0.0, min(self.compute_maximum(problem), self.earned(problem) + added))
 
     @cached_property
     def points(self) -> float:
-        return math.fsum(map(self.points_of, self.scores))
+        return math.fsum(map(self.compute_points, self.scores))
 
     @property
     def decisions(self) -> list[str]:
@@ -197,7 +197,7 @@ RAISED = (
 )
 
 
-def for_student(result: Result, submission: Submission, stored: bool) -> Result:
+def describe_for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
     The student learns the inputs of a `stored` case, but not of a drawn one, which the submission itself has chosen.
@@ -205,12 +205,12 @@ def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     if result.passed:
         return result
     inputs = result.inputs if stored else ()
-    headline = _say_what_failed(result) + _say_where(result, submission)
+    headline = _describe_failure(result) + _describe_position(result, submission)
     said = replace(result, headline=headline, kind="", place="", details=(), on_paper=(), inputs=inputs)
     return replace(said, staff=result.text)
 
 
-def _say_what_failed(result: Result) -> str:
+def _describe_failure(result: Result) -> str:
     if result.outcome is Outcome.VIOLATION:
         return MEDDLED
     if result.check is Check.NOT_WRITTEN:
@@ -220,7 +220,7 @@ def _say_what_failed(result: Result) -> str:
     return result.kind or result.headline
 
 
-def _say_where(result: Result, submission: Submission) -> str:
+def _describe_position(result: Result, submission: Submission) -> str:
     """The innermost of the student's functions that an exception went through, if it is one that may be named."""
     if not result.raised:
         return ""
@@ -254,7 +254,8 @@ def redact(grading: Grading, number: str) -> Grading:
             figure=notes.figure,
         ),
         results=[
-            replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
+            replace(each, headline=_describe_kind(each), kind="", place="", details=(), staff="")
+            for each in grading.results
         ],
         waived=dict.fromkeys(grading.waived, DECIDED),
         adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
@@ -268,7 +269,7 @@ def _strip(finding: Finding) -> Finding:
     return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
 
 
-def _say_kind(result: Result) -> str:
+def _describe_kind(result: Result) -> str:
     if result.passed or result.outcome is Outcome.NOT_RUN:
         return "" if result.passed else result.headline
     if result.outcome is Outcome.VIOLATION:

@@ -19,7 +19,7 @@ from whichline_grader.authoring.spec import Adapter, Figure, find_figure, refere
 from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import draw_anew, find_means_to_hide, request_diagnosis
-from whichline_grader.grading.graded import Drawn, Notes, for_student
+from whichline_grader.grading.graded import Drawn, Notes, describe_for_student
 from whichline_grader.grading.suite import GradedSuite, name_figure
 from whichline_grader.grading.transcripts import (
     CARRIED_TO,
@@ -125,7 +125,9 @@ class _Grader:
         for test, result in zip(self.suite.suite.tests, results, strict=True):
             if result.outcome is Outcome.ERROR:
                 raise Faulty(f"{result.test}: {result.staff or result.text}")
-            self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
+            self.results.append(
+                describe_for_student(result, submission, stored=bool(test.stored)) if test.hidden else result
+            )
 
     def find_what_is_wrong(self) -> None:
         """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs.
@@ -299,7 +301,7 @@ def _print_what_follows(
     for told in (each for each in transcript.explanations if test.name in each.tests):
         click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
     if test.hidden:
-        told = for_student(result, recorded.submission, False)
+        told = describe_for_student(result, recorded.submission, False)
         click.echo(f"Of the test, the student reads: {told.headline}")
     problem = graded.problems[test.problem]
     click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")

@@ -101,7 +101,7 @@ def load_templates() -> Environment:
     pages.globals["style"] = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 (our own)
     pages.filters |= {
         "heat": lambda lost: f"--lost:{lost**0.6:.2f}",  # small losses are to be seen, too
-        "line": _line,
+        "line": _flatten,
         "page": lambda id: f"{STUDENTS}/{quote(id)}.html",
         "shown": make_printable,
     }
@@ -148,7 +148,7 @@ def fill_student_page(pages: Environment, report: Report) -> str:
     )
 
 
-def _line(text: str) -> str:
+def _flatten(text: str) -> str:
     """A text in one line, cut off where nobody reads on."""
     line = " ".join(text[: 4 * LONGEST].split())
     return line if len(line) <= LONGEST else line[:LONGEST] + "…"

@@ -171,7 +171,7 @@ def _grade_and_exit(
     from whichline_grader.grading.transcripts import read_transcript
 
     try:
-        provenance = suite.provenance_of(submission.sha256)
+        provenance = suite.compute_provenance(submission.sha256)
         known = read_transcript(record, suite.remote_calls, provenance) if record else None
         results, notes, transcript = grade_one(suite, sandbox, submission, known)
         record = transcript.as_bytes(provenance)

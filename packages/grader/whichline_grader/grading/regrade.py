@@ -112,7 +112,7 @@ def _check_range(results: Results, grading: Grading, problem: str, points: float
     """Raise click.ClickException if these points would leave less than nothing of a problem, or more than all."""
     if problem not in results.problems:
         raise click.ClickException(f"expected a problem of {', '.join(results.problems)}, got {problem}")
-    earned, maximum = grading.earned(problem), grading.maximum_of(problem)
+    earned, maximum = grading.earned(problem), grading.compute_maximum(problem)
     least, most = 0 - earned, maximum - earned
     if not least - ROUNDING <= points <= most + ROUNDING:
         raise click.ClickException(

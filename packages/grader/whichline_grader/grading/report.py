@@ -51,10 +51,10 @@ class Report:
         return [self._add_up(problem) for problem in self.problems.values()]
 
     def _add_up(self, problem: Problem) -> Row:
-        results = self.grading.results_of(problem.id)
+        results = self.grading.list_results(problem.id)
         passed = f"{[each.passed for each in results].count(True)} / {len(results)}"
         state = "not written" if is_unwritten(results) else passed
-        return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.points_of(problem.id), state)
+        return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.compute_points(problem.id), state)
 
     @cached_property
     def deductions(self) -> list[Deduction]:

@@ -19,7 +19,7 @@ from whichline_grader.grading.final_grades import Entry, Grade, grades
 from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.report import Report
-from whichline_grader.grading.results_json import for_gradescope
+from whichline_grader.grading.results_json import make_results_json
 from whichline_grader.grading.writing import write_atomically
 
 MOST = 20  # names or lines that staff are told of a list
@@ -59,12 +59,12 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
 def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) -> dict[str, list[str]]:
     """List what staff should look into, of the class."""
     out, course, students = results.folder, results.course, {grade.student.key for grade in found}
-    suite = final_grades.last_suite(found)
+    suite = final_grades.find_last_suite(found)
     return {
         f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
-            f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
+            f"{grade.who}: {' or '.join(map(_name_attempt, (grade, *grade.unsure)))}" for grade in found if grade.unsure
         ],
-        "what staff decided is about nothing that was graded": list(results.gradebook.unused_decisions()),
+        "what staff decided is about nothing that was graded": list(results.gradebook.list_unused_decisions()),
         "Has an extension, and no grade": sorted(
             final_grades.match_extensions(course, students).extensions.keys() - students
         ),
@@ -75,7 +75,7 @@ def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) 
     }
 
 
-def _counting(grade: Grade) -> str:
+def _name_attempt(grade: Grade) -> str:
     """The line of the decisions by which this attempt counts, and its grade."""
     return f"{as_toml(grade.student.key)} = {as_toml(grade.grading.content[:DIGITS])} ({grade.points:.2f} points)"
 
@@ -109,7 +109,7 @@ def _write_all_reports(
         else:
             grading = results.gradebook.of(name)
             assert grading
-            others = final_grades.grades_of(grading, results.course)
+            others = final_grades.compute_grades_of(grading, results.course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
             entry, report = None, Report(grading, results.problems, theirs)
         if why := write_reports(results.folder / name, report):
@@ -142,7 +142,7 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
 def write_reports(folder: Path, report: Report) -> str:
     """Write `results.json` and `feedback.md` of one submission; an error of ours in it is given back in words."""
     try:
-        results = msgspec.json.format(json.dumps(for_gradescope(report)), indent=1)  # json's own indents slowly
+        results = msgspec.json.format(json.dumps(make_results_json(report)), indent=1)  # json's own indents slowly
         text = feedback(report)
     except Exception as error:  # it concerns nobody else
         return f"{type(error).__name__}: {error}"

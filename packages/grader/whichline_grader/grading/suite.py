@@ -65,7 +65,7 @@ class GradedSuite:
                 remote_call.hash_into(digest)
         return digest.hexdigest()
 
-    def provenance_of(self, content: str) -> Provenance:
+    def compute_provenance(self, content: str) -> Provenance:
         """What the answers of a submission with this content belong to."""
         return Provenance(content, self.release.seed("release"), self.asked_sha256)
 
@@ -219,5 +219,5 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     return load_suite(root, [root / "tests"], problems, proxy, remote=True, hidden=hidden)
 
 
-def results_of_refused(suite: Suite, why: str) -> list[Result]:
+def list_refused_results(suite: Suite, why: str) -> list[Result]:
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]

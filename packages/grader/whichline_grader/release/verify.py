@@ -103,7 +103,7 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
     stages = Stages(Console())
     for stored in stored_cases(root, problem):
         stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
-    suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
+    suite = stages.run("Both suites load", lambda stage: load_solved_suite(root, problem))
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
         check = partial(check_right_style, suite)
@@ -120,7 +120,7 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
         stages.run("A handout can be made, without solutions", partial(verify_handout, root))
     if breaks and suite:
         mistakes = list_solution_mistakes(root, problems, seed, breaks)
-        whole = both_suites(root)  # a file may be written for several problems
+        whole = load_solved_suite(root)  # a file may be written for several problems
         public = replace(whole, tests=[test for test in whole.tests if not test.hidden])
         title = "The solution is broken, one token at a time"
         outcomes = stages.run(title, lambda stage: [*stage.map(partial(try_in_tree, public), mistakes)])
@@ -153,7 +153,7 @@ def _compare(stored: StoredCases, stage: Stage) -> None:
         stage.error(complaint)
 
 
-def both_suites(root: Path, problem: str | None = None) -> Suite:
+def load_solved_suite(root: Path, problem: str | None = None) -> Suite:
     """The public and the hidden suite, or a problem of them, to be run in this process on adapters that staff wrote."""
     suite = replace(load_both_suites(root), remote=False)
     if problem is None:

@@ -101,7 +101,7 @@ class Process:
 class Sandbox:
     """A running zygote, which any number of forks of this process may use at the same time.
 
-    The workers of its advisor, a second zygote, know the references and find mistakes; they earn no points.
+    The workers of its `diagnosis`, a second zygote, know the references and find mistakes; they earn no points.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Sandbox:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
 
     def close(self) -> None:
-        """End the zygote, its advisor and all their workers."""
+        """End the zygote, its second one, and all their workers."""
         for each in filter(None, (self.diagnosis, self)):
             with suppress(OSError):  # closed already
                 each._control.shutdown(socket.SHUT_RDWR)
@@ -192,7 +192,7 @@ Starting = Generator[None, None, Sandbox]
 
 
 def start(layer: Layer | Literal["auto"] = "auto", diagnosing: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works, and if it is `advised` an advisor, which has what students have.
+    """Start `layer`, or the strongest one that works, and for `diagnosing` a second zygote with what students have.
 
     This takes a few seconds, since it imports torch. SandboxError if `layer` does not work here, with what to install;
     `auto` never goes below `process`.

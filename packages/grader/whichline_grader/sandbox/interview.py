@@ -21,7 +21,7 @@ from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.inside.frames import FrameError, encode, pack
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.own_time import OwnTime
-from whichline_grader.sandbox.printable import hide_places, printable
+from whichline_grader.sandbox.printable import hide_paths, printable
 from whichline_grader.sandbox.remote_call import RemoteCall
 from whichline_grader.sandbox.reply import (
     LimitExceeded,
@@ -305,7 +305,7 @@ def _take_printed(connection: Connection) -> tuple[str, str]:
     out, err = (each.decode(errors="replace") for each in connection.printed.values())
     for each in connection.printed.values():
         each.clear()
-    return hide_places(printable(out)), hide_places(printable(err))
+    return hide_paths(printable(out)), hide_paths(printable(err))
 
 
 def _describe_end(connection: Connection) -> str:

@@ -13,7 +13,7 @@ from whichline.engine.errors import Stopped
 from whichline.engine.result import Outcome
 from whichline.rules.watch import Use
 from whichline_grader.sandbox.inside.frames import FrameError, decode, expect, parse_header, unpack
-from whichline_grader.sandbox.printable import hide_places, printable
+from whichline_grader.sandbox.printable import hide_paths, printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
@@ -174,7 +174,7 @@ def _expect_items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def _clean_text(text: str) -> str:
-    return hide_places(printable(text[:MAX_TEXT]))
+    return hide_paths(printable(text[:MAX_TEXT]))
 
 
 def _clean_name(text: str) -> str:

@@ -115,16 +115,16 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
     reply.say(forbidden_work=list_forbidden_work(suite.root, suite.problems, seen), deducted=deducted)
     reply.say(undone=describe_undone(suite.root))
-    told: list[Finding] = []
+    found_before: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
         reply.say(looking=problem)
         with watchdog(SECOND, reply.say_time):
-            found = explain(suite, [*results.values()], wanted["most"], {problem}, told, observed, errors)
+            found = explain(suite, [*results.values()], wanted["most"], {problem}, found_before, observed, errors)
         for finding in found:
-            if finding not in told:
+            if finding not in found_before:
                 reply.say(explanation=finding.as_json())
-        told = found
+        found_before = found
     reply.say(errors=describe_errors(errors))
     reply.say(looking="")
 

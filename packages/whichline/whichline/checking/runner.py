@@ -210,7 +210,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
     """
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     run, runner = Run(1), Spares(root, lines.put, spare=False, how=how)
-    told = False
+    is_shown = False
     try:
         runner.start(1, problems, most)
         with console.status(run.progress) as status:
@@ -218,8 +218,8 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
                 with suppress(Empty):
                     run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
                 status.update(run.progress)
-                if (run.running or 0) >= LONG and not told:
-                    told = True
+                if (run.running or 0) >= LONG and not is_shown:
+                    is_shown = True
                     console.print(Text(describe_time_limit(run.current_test, run.running or 0, run.line)))
     except KeyboardInterrupt:
         pass

@@ -70,7 +70,7 @@ class ShortFailures:
             terminalreporter.stats["warnings"] = warned  # they are counted at the end
 
     @pytest.hookimpl(specname="pytest_terminal_summary", tryfirst=True)
-    def pytest_tell_others(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_print_others(self, terminalreporter: pytest.TerminalReporter) -> None:
         """After these failures, print a line for each problem and for each kind of the other failures."""
         shown = terminalreporter.stats.get("failed", [])
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
@@ -122,9 +122,9 @@ def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> 
     The exception may cause the others, which are shown in full after it is corrected.
     """
     is_raised = any(result.raised and result.test in findings[0].tests for result in results)
-    told = find_together(findings) if is_raised else findings
-    yield from join_findings(told)
-    yield from name_places(each for each in findings if each not in told)
+    shown = find_together(findings) if is_raised else findings
+    yield from join_findings(shown)
+    yield from name_places(each for each in findings if each not in shown)
 
 
 def order_problems(results: Iterable[Result]) -> list[str]:

@@ -216,7 +216,7 @@ def put_root_on_path() -> None:
 
 
 def get_assignment() -> Assignment:
-    """The assignment that this process serves; this raises as `this_root` and `read_assignment` do."""
+    """The assignment that this process serves; this raises as `get_root` and `read_assignment` do."""
     return read_assignment(get_root())
 
 

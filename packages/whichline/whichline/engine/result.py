@@ -97,10 +97,10 @@ class Result:
 
     def as_json(self) -> str:
         """One line, which `result_from_json` reads; fields with their default value are left out."""
-        told = {
+        changed = {
             each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(changed, ensure_ascii=False)
 
 
 def name_function(test: str) -> str:

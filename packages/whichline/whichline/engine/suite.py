@@ -243,7 +243,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     unforeseen = not known and not remote and _is_raised_here(error)
     failure = describe(error, root, unforeseen)
     is_written = failure.check is not Check.NOT_WRITTEN
-    told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
+    lines = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
     ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
     error.with_traceback(None)  # its frames would hold the tensors of the test until garbage is collected
     return replace(
@@ -254,7 +254,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
         kind=failure.kind,
         place=failure.place,
         details=failure.details,
-        on_paper=told,
+        on_paper=lines,
         inputs=shapes(case, test.hidden) if case and is_written else (),
         see=_name_lab(case, test) if case and is_written else "",
         raised=failure.raised,

@@ -73,7 +73,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         return
     if result.check not in (Check.CALL, Check.NOT_WRITTEN):
         yield Text(f"Your answer does not match {right}:\n")
-    yield from diagnosis.tell()
+    yield from diagnosis.describe()
 
 
 def report_inputs(call: Case, values: bool = False) -> Iterator[RenderableType]:

@@ -160,7 +160,7 @@ def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Optio
     """Find the argument of the one call, of several, that passes a wrong value for a parameter."""
     ((place, option),) = change.items()
     time = find_other(trace, place, option)
-    given = trace.find_given(place, time)
+    given = trace.find_argument(place, time)
     if not given or len(option.names) == 1:
         return None
     change = {given: Option((option.names[time],), option.axes)}

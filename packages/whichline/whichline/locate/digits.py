@@ -277,7 +277,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         dtype = dtype_of(trace.given)
         least = LAST_DIGITS[dtype][0] / 4
         full = [place for place in trace.places if not _is_narrow(trace.objects[place][0], dtype)]
-        lost = {place: _measure_loss(trace, place) for place in full if is_computed(place)}
+        lost = {place: _measure_error(trace, place) for place in full if is_computed(place)}
         changes: dict[Expression, Change] = {}
         for place, off in lost.items():
             before = max((lost.get(each, 0.0) for each in trace.list_operands(place)), default=0.0)
@@ -293,7 +293,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     return None
 
 
-def _measure_loss(trace: Trace, place: Expression) -> float:
+def _measure_error(trace: Trace, place: Expression) -> float:
     """Measure an expression's error as a share of its checkpoint's largest number; 0 if it has none."""
     value = trace.values[place][0]
     put = put_step(trace, place) if isinstance(value, Tensor) and value.numel() and value.is_floating_point() else None

@@ -143,7 +143,7 @@ def _describe_proof(found: Sequence[Found], explained: int, passing: int, failin
 def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = (
-        found.difference.words + _describe_not_given(found, runner.observed) + _describe_unused(found, runner.observed)
+        found.difference.words + _describe_unpassed(found, runner.observed) + _describe_unused(found, runner.observed)
     )
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
@@ -204,7 +204,7 @@ def _is_of(statement: ast.stmt, place: Expression) -> bool:
     return isinstance(value, ast.expr) and span_of(value) == span_of(place.node)
 
 
-def _describe_not_given(found: Found, observed: Observed) -> str:
+def _describe_unpassed(found: Found, observed: Observed) -> str:
     """Name a parameter that a call leaves at None, if the difference is not simple."""
     call = found.place.node
     if found.difference.is_simple or not isinstance(call, ast.Call):

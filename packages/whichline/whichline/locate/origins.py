@@ -32,7 +32,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
-    told = [
+    sentences = [
         _describe(place, since, trace, kind, runner)
         for place, since in odd or followed
         if (since.file, since.line) != (file, place.line)
@@ -44,8 +44,8 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
         numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
-        told += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
-    return [*dict.fromkeys(told)][:MOST]
+        sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
+    return [*dict.fromkeys(sentences)][:MOST]
 
 
 def _is_as_known(trace: Trace, place: Expression) -> bool:

@@ -148,7 +148,7 @@ class Search:
         if not divergences:
             divergences = [place for place in new if self.traces[0].is_wrong_initial_value(place)]
         self.calls = [place for place in new if place not in divergences and self._is_call(place)]
-        return sorted(divergences, key=lambda place: self.find_trace(place).is_given(place))
+        return sorted(divergences, key=lambda place: self.find_trace(place).is_standalone(place))
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""
@@ -177,13 +177,13 @@ class Search:
         complete: Found | None = None
         incomplete: list[Found] = []
         for divergence in divergences:
-            is_given = self.find_trace(divergence).is_given(divergence)
-            if complete and not (is_given and complete.trace.is_before(divergence, complete.place)):
+            is_standalone = self.find_trace(divergence).is_standalone(divergence)
+            if complete and not (is_standalone and complete.trace.is_before(divergence, complete.place)):
                 continue
             for found in self._try_replacements(divergence):
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
-                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
+                elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
                     return Explanations(found, next(map(self._refine, incomplete), None))
                 else:
                     complete = complete or found
@@ -368,7 +368,7 @@ def _find_shown(trace: Trace, place: Expression, option: Option) -> Expression |
         wrong = [time for time in times if not trace.is_right_at(place, time)]
     if len(wrong) != 1:
         return None
-    return trace.find_given(place, wrong[0]) if place.is_read else find_one_call(trace, place, wrong[0])
+    return trace.find_argument(place, wrong[0]) if place.is_read else find_one_call(trace, place, wrong[0])
 
 
 def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:

@@ -52,27 +52,31 @@ def name_file(file: str, root: Path) -> str:
     return path.name if path.exists() else "your cell"
 
 
-def is_at(told: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
+def is_at(earlier: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
     """Tell whether a finding is about these columns of a line, or marks the line as one of several."""
-    return bool(file) and file == told.file and (line in told.likewise or (line, columns) == (told.line, told.columns))
+    return (
+        bool(file)
+        and file == earlier.file
+        and (line in earlier.likewise or (line, columns) == (earlier.line, earlier.columns))
+    )
 
 
 def find_same(each: Finding, before: Sequence[Finding]) -> Finding | None:
     """Find an earlier problem's finding that says the same about the same place."""
-    there = [told for told in before if is_at(told, each.file, each.line, each.columns)]
-    return next((told for told in there if _is_same(told, each)), None)
+    there = [earlier for earlier in before if is_at(earlier, each.file, each.line, each.columns)]
+    return next((earlier for earlier in there if _is_same(earlier, each)), None)
 
 
-def _is_same(told: Finding, each: Finding) -> bool:
+def _is_same(earlier: Finding, each: Finding) -> bool:
     """Tell whether two findings at one place are about the same mistake.
 
     A wrong value in two problems is: their references name the checkpoint differently.
     """
-    if told.step or each.step:
-        return told.step == each.step or bool(told.step and each.step and told.section != each.section)
-    kinds = [finding.id.partition("-")[2] for finding in (told, each)]
+    if earlier.step or each.step:
+        return earlier.step == each.step or bool(earlier.step and each.step and earlier.section != each.section)
+    kinds = [finding.id.partition("-")[2] for finding in (earlier, each)]
     if kinds[0].startswith(RAISES):  # the rest of the id, and the last line, say in which calls
-        both = [each.said[:-1] or each.said for each in (told, each)]
+        both = [each.said[:-1] or each.said for each in (earlier, each)]
         one, other = ({re.sub(r"[^A-Za-z]+", " ", line) for line in said} for said in both)
         return bool(one & other)
     return kinds[0] == kinds[1]

@@ -148,7 +148,7 @@ class Trace:
 
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """Find the expression that computed what a name refers to or a call returns; that of an input is itself."""
-        if given := self.find_given(place, time):
+        if given := self.find_argument(place, time):
             return self.find_origin(given)
         wanted = self.objects[place][time]
 
@@ -172,10 +172,10 @@ class Trace:
         value, operands = self.objects[place][0], self.list_operands(place)
         return place.is_read or any(each is value for operand in operands for each in self.objects[operand])
 
-    def find_given(self, place: Expression, time: int = 0) -> Expression | None:
+    def find_argument(self, place: Expression, time: int = 0) -> Expression | None:
         """Find the argument that the caller passes for a parameter when that is read for the n-th time."""
         wanted = self.objects[place][time]
-        for _, node in self._list_given(place):
+        for _, node in self._list_arguments(place):
             given = self._place_of.get(id(node))
             if given and any(each is wanted for each in self.objects[given]):
                 return given
@@ -183,9 +183,9 @@ class Trace:
 
     def find_call(self, place: Expression) -> Expression | None:
         """Find the call that passes a literal constant for a parameter."""
-        return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
+        return next((call for call, node in self._list_arguments(place) if isinstance(node, ast.Constant)), None)
 
-    def _list_given(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
+    def _list_arguments(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
         """List the calls during which a parameter is read, each with the argument that it passes for it."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
             return
@@ -306,7 +306,7 @@ class Trace:
         """Tell whether an expression is the initial value of a loop, and wrong."""
         return place in self.values and self.is_initial_value(place) and not self.is_right(place)
 
-    def is_given(self, place: Expression) -> bool:
+    def is_standalone(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made from numbers alone, or an attribute of an object."""
         is_held = isinstance(place.node, ast.Attribute) and not self.list_operands(place) and not self.is_number(place)
         return is_held or self.is_constructor(place)

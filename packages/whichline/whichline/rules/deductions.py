@@ -12,7 +12,7 @@ def compute_deductions(ran: Mapping[str, Iterable[str]], points: Mapping[str, fl
 
     Args:
         ran: for each problem, in the order of the assignment, the works that forbidden functions did in its tests
-            (`work_of` in `forbidden.py` names them).
+            (`name_work` in `forbidden.py` names them).
         points: what each problem is worth.
     """
     left = dict(points)

@@ -45,7 +45,7 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
 
     A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and the modules to import
     first, with three file descriptors: the worker's channel, its stdout and its stderr.
-    A second socket is for a fork of this process, the advisor, whose workers find the mistakes of a submission. The
+    A second socket is for a fork of this process, whose workers find the mistakes of a submission. The
     settings are those of `_command_zygote`.
     """
     if settings["confined"]:
