@@ -76,8 +76,8 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    given = {f'{i}.weight': weights for i in range(3)} | {'0.weight': weights + 1}\n"
             "    return torch.func.functional_call(layers, given, in_features)\n",
         ),
-        "The list in adapters.py:42, `[Layer(d_in, d_out)] * 3`, holds one layer several times, and not several "
-        "layers.",
+        "The list in adapters.py:42, `[Layer(d_in, d_out)] * 3`, holds one layer several times instead of "
+        "several layers.",
     ),
     "a mask of fractions that is inverted": (
         HEADS,
@@ -130,7 +130,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ("class Rotation:", f"{TABLES}class Rotation:"),
             (TURN, "    keep(d_k, theta, max_seq_len)\n    return TABLES[d_k, theta, max_seq_len](in"),
         ],
-        "`TABLES` has the key (10000.0, 14, 1000), and none that is (14, 10000.0, 1000). adapters.py:40 stores it.",
+        "`TABLES` has the key (10000.0, 14, 1000), but no key (14, 10000.0, 1000). adapters.py:40 stores it.",
     ),
     "a key that is misspelt": (
         HEADS,
@@ -261,12 +261,12 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a parameter that is changed in place": (
         LINEAR,
         layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n"),
-        "Autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
+        "Autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
     ),
     "a tensor in the place of a parameter": (
         LINEAR,
         layer(USE, "    layer = Layer(d_in, d_out)\n    layer.weight = weights\n    return layer(in_features)\n"),
-        "What a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call.",
+        "A module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call.",
     ),
     "a recursion without an end": (
         SOFTMAX,
@@ -331,7 +331,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a function of math": (
         SOFTMAX,
         [("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())")],
-        "This takes one number, and the tensor has several; torch has functions that take all: `torch.exp`.",
+        "This function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`.",
     ),
     "a fraction that another function has made": (
         ROPE,

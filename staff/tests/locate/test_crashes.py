@@ -186,8 +186,6 @@ INNER = ("def scores_of(Q, K, mask):", "def scores_of(K, Q, mask):")
 def test_parameters_in_another_order(explain: Explain) -> None:
     edit = "scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)"
     finding, *_ = explain(ATTENTION, INNER, edit)
-        ATTENTION, INNER, ("scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)")
-    )
     assert "The arguments are in another order than the parameters: adapters.py:28 passes `Q` for `K` of" in str(
         finding.said
     )

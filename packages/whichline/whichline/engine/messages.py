@@ -157,7 +157,7 @@ RULES = (
     ),
     Rule(
         r"only one element tensors can be converted",
-        "this function takes one number, but the tensor has several; use one of torch, such as `torch.exp`",
+        "this function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`",
         "",
     ),
     Rule(
