@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from whichline.checking.board import Lines
 from whichline.engine.case import GRADIENT, Case
-from whichline.engine.compare import WrongAnswer, check_shape, dtype_name
+from whichline.engine.compare import WrongAnswer, check_shape, name_dtype
 from whichline.lab import BadInput
 from whichline.lab.report import report_call, report_inputs
 from whichline.lab.student import Student
@@ -61,7 +61,7 @@ class Attention(Student):
             answer = self.adapters.run_scaled_dot_product_attention(*copies)
             check_shape(answer, (*broadcast(Q, K, V, mask), Q.shape[-2], V.shape[-1]))
             if not answer.is_floating_point():
-                came, expected = dtype_name(answer.dtype), dtype_name(Q.dtype)
+                came, expected = name_dtype(answer.dtype), name_dtype(Q.dtype)
                 raise WrongAnswer(f"the answer has dtype {came}, expected {expected}, that of the inputs")
         return answer
 
@@ -134,7 +134,7 @@ def explain_misfit(call: Case) -> str:
             contract = CONTRACT[name]
             if x is None or (x.numel() and isinstance(x, contract) and x.dtype in (call.Q.dtype, torch.bool)):
                 continue
-            came = f"{name} {tuple(x.shape)} {dtype_name(x.dtype)}"
+            came = f"{name} {tuple(x.shape)} {name_dtype(x.dtype)}"
             if name == "mask" and x.dtype != torch.bool:
                 return f"{came} should be boolean, True = may attend: {AS_BOOLEAN}"
             dtype = "boolean" if name == "mask" else "of one floating-point dtype with Q"

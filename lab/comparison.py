@@ -42,7 +42,7 @@ def compare_with_pytorch(student: Attention, seed: int) -> tuple[bool, list[Rend
     said = f"On {len(wrong)} of {len(cases)} inputs your attention differs from PyTorch's{which}."
     if all(result.check is Check.GRADIENT for result in wrong):
         said += " They differ in the gradients alone."
-    return False, [table, Text(f"\n{said}\n"), *diagnosis.tell()]
+    return False, [table, Text(f"\n{said}\n"), *diagnosis.describe()]
 
 
 def _draw_input(name: str, generator: torch.Generator) -> Case:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.case import Case
-from whichline.engine.compare import index_of
+from whichline.engine.compare import find_index
 from whichline.engine.on_paper import describe_numbers, describe_sum
 
 
@@ -20,7 +20,7 @@ def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator
         return
     mask = torch.ones_like(found, dtype=torch.bool) if mask is None else mask.expand(found.shape)
     keys = mask.sum(-1).where(wrong.any(-1), mask.shape[-1] + 1)
-    place = tuple(index_of(int(keys.argmin()), keys.shape))
+    place = tuple(find_index(int(keys.argmin()), keys.shape))
     row, allowed = found[place], mask[place]
     keys_allowed = allowed.nonzero().flatten().tolist()
     yield f"the smallest wrong row is query {list(place)}, which may attend to keys {keys_allowed}"

@@ -7,31 +7,31 @@ from torch import Tensor
 
 from staff.tests import ROOT
 from whichline.rules.watch import Use
-from whichline_grader.grading.questions import Recorded, find_source
-from whichline_grader.sandbox.answer import Answer
+from whichline_grader.grading.transcripts import Replayer, find_source
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.proxy import Adapters
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import Reply
 from whichline_grader.sandbox.submission import Submission
 
 
-class Live(Recorded):
+class Live(Replayer):
     """Asks what is called, and gives the answers."""
 
     def __init__(self, interview: Interview) -> None:
-        self._mine: list[Question] = []
-        self._theirs: list[Answer] = []
+        self._mine: list[RemoteCall] = []
+        self._theirs: list[Reply] = []
         super().__init__({"": self._mine}, {"": self._theirs}, interview.submission)
         self.interview = interview
         self.memory: int | None = None  # of the calls that are made from now on, in bytes
 
-    def answer(self, call: Question) -> Answer:
+    def answer(self, call: RemoteCall) -> Reply:
         number = len(self.values)
         self._mine[number:] = [replace(call, memory=self.memory)]
         self._theirs[number:] = [self.interview.ask(self._mine[number])]
-        return super().answer(call)
+        return super().reply(call)
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         self._mine[number] = replace(self._mine[number], cotangents=tuple(cotangents))
@@ -39,7 +39,7 @@ class Live(Recorded):
         return super().differentiate(number, cotangents)
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[Reply]:
         """Those to all calls that are not made again, and to the import."""
         return [*([self.interview.imported] if self.interview.imported else []), *self._theirs]
 

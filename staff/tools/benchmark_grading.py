@@ -40,7 +40,7 @@ MISTAKES = (
 def benchmark(submissions: int, fresh: int, jobs: int) -> None:
     """Print submissions a minute and checks for both."""
     suite = load_graded_suite(ROOT)
-    with tempfile.TemporaryDirectory() as folder, start(advised=True) as sandbox:
+    with tempfile.TemporaryDirectory() as folder, start(diagnosing=True) as sandbox:
         paths = write_submissions(Path(folder, "submissions"), submissions)
         for path in paths[:fresh]:
             _lay_out(path)

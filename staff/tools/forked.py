@@ -84,7 +84,7 @@ def wait() -> None:
 
     for name in IMPORTED:
         __import__(name)
-    quick_start.look_again()
+    quick_start.collect_garbage_again()
     for name in [name for name in sys.modules if name.partition(".")[0] == "staff"]:
         del sys.modules[name]  # a course has its own
     for name in ("jaxtyping", "whichline"):

@@ -3,10 +3,10 @@
 from contextlib import suppress
 
 from whichline.cli import main
-from whichline.engine.assignment import this_assignment
+from whichline.engine.assignment import get_assignment
 from whichline.engine.toml_file import AssignmentError
 
 name = None
 with suppress(AssignmentError):  # the command reports it
-    name = this_assignment().command
+    name = get_assignment().command
 main(prog_name=name)

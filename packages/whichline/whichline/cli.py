@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from whichline.checking.plain_text import print_everywhere
-from whichline.engine.assignment import put_root_on_path, this_assignment
+from whichline.engine.assignment import get_assignment, put_root_on_path
 from whichline.engine.errors import CourseworkError
 from whichline.engine.kit import check_kit, read_version
 from whichline.engine.toml_file import AssignmentError
@@ -82,7 +82,7 @@ def _list_more() -> dict[str, tuple[str, str]]:
     found = entry_points(group="whichline.commands")
     more = {each.name: (each.value, f"Commands for {each.name}.") for each in found}
     with suppress(AssignmentError):  # a command that needs the assignment reports it
-        own = this_assignment().commands
+        own = get_assignment().commands
         put_root_on_path()
         more |= {each.name: (each.function, each.help) for each in own}
     return more
@@ -92,7 +92,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     if wanted:
         packages = ["whichline"]
         with suppress(AssignmentError):  # the command also works outside of an assignment
-            packages.insert(0, this_assignment().package)
+            packages.insert(0, get_assignment().package)
         try:
             click.echo(", ".join(f"{package} {read_version(package)}" for package in packages))
         except CourseworkError as error:

@@ -24,8 +24,8 @@ import pytest
 import torch
 
 import whichline.quick_start
-from whichline.checking.board import begin_at, join_findings, wrapped
-from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
+from whichline.checking.board import begin_at, join_findings, wrap_lines
+from whichline.checking.own_work import find_adapters, list_forbidden_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.settings import describe_undone, undo_settings
@@ -53,7 +53,7 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
 from whichline.engine.kit import check_kit
 from whichline.engine.result import Check, Result
-from whichline.engine.suite import Suite, Test, expand, load_suite, run, with_points
+from whichline.engine.suite import Suite, Test, add_points, expand, load_suite, run
 from whichline.locate.explain import describe_errors, explain
 from whichline.quick_end import end_quickly
 from whichline.rules.watch import Use, Watch
@@ -123,7 +123,7 @@ class EngineRuns:
         self.watch: Watch | None = None
         self.debugged = False
         self.searched = False
-        self.told_of_time = False
+        self.warned_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest captures what is written to 2 during a test
 
@@ -150,13 +150,13 @@ class EngineRuns:
     def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
         ours = [item for item in items if isinstance(item, pytest.Function) and self._is_ours(item)]
         found = [self._test(item) for item in ours]
-        by_name = {test.name: test for test in with_points(found, self.problems)}
+        by_name = {test.name: test for test in add_points(found, self.problems)}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
 
     def pytest_collection_finish(self) -> None:
         if not gc.isenabled():
-            whichline.quick_start.look_again()
+            whichline.quick_start.collect_garbage_again()
 
     def _test(self, item: pytest.Function) -> Test:
         given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
@@ -188,8 +188,8 @@ class EngineRuns:
         self.debugged = True
 
     def _warn_of_time_limit(self, what: str, seconds: float) -> None:
-        if not self.debugged and not self.told_of_time:
-            self.told_of_time = True
+        if not self.debugged and not self.warned_of_time:
+            self.warned_of_time = True
             os.write(self.terminal, f"\n{describe_time_limit(what, seconds, find_students_line(self.root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
@@ -242,7 +242,7 @@ class EngineRuns:
         _drop_captured(node.config)
         shown = report.longrepr
         if found:
-            report.longrepr = "\n".join(wrapped([result.headline, *found[0].lines], WIDTH))
+            report.longrepr = "\n".join(wrap_lines([result.headline, *found[0].lines], WIDTH))
         yield
         report.longrepr = shown
         self.explanations += found
@@ -268,14 +268,14 @@ class EngineRuns:
         """Say in the last lines where to correct or write code."""
         yield
         if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
-            for line in self._say_next():
+            for line in self._describe_next():
                 terminal.line(line, bold=True)
 
-    def _say_next(self) -> Iterator[str]:
+    def _describe_next(self) -> Iterator[str]:
         """The position of the first finding and a test case that shows it, or the first code that is to be written."""
-        if told := next((each for each in self._rank_findings() if each.file), None):
-            yield f"Now open:  {told.file}:{told.line}"
-            tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
+        if first := next((each for each in self._rank_findings() if each.file), None):
+            yield f"Now open:  {first.file}:{first.line}"
+            tests = [test for test, _ in self.failures.values() if test.name in first.tests and test.stored]
             if tests:
                 yield f"To see it: {name_command(f'debug --case {min(tests, key=count_numbers).cases()[0].name}')}"
         elif first := self._find_unwritten():
@@ -295,16 +295,16 @@ class EngineRuns:
     def _rank_findings(self) -> list[Finding]:
         """List the findings, those that cost most first; one that repeats an earlier problem's is left out."""
         order = order_problems(self.results)
-        told = [each for each in self.explanations if not each.is_of_earlier]
-        return sorted(told, key=lambda each: order.index(each.problem))
+        findings = [each for each in self.explanations if not each.is_of_earlier]
+        return sorted(findings, key=lambda each: order.index(each.problem))
 
     @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
-    def pytest_tell_causes_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    def pytest_print_findings_first(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
         """Print the findings before pytest prints the failures that they do not explain."""
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
-            told = self._rank_findings()
-            self._tell_causes(terminalreporter, [each for each in told if each.problem not in bonus] or told)
+            findings = self._rank_findings()
+            self._print_findings(terminalreporter, [each for each in findings if each.problem not in bonus] or findings)
         yield
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -312,14 +312,14 @@ class EngineRuns:
         if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
             terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         if not is_short(terminalreporter.config):
-            self._tell_causes(terminalreporter, self._rank_findings())
-        for line in wrapped(describe_errors(self.errors), WIDTH):
+            self._print_findings(terminalreporter, self._rank_findings())
+        for line in wrap_lines(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
         for title, *lines in filter(
-            None, (not_own_work(self.root, self.problems, self.seen), describe_undone(self.root))
+            None, (list_forbidden_work(self.root, self.problems, self.seen), describe_undone(self.root))
         ):
             terminalreporter.section(title, yellow=True)
-            for line in wrapped(lines, WIDTH):
+            for line in wrap_lines(lines, WIDTH):
                 terminalreporter.line(line)
         if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
             terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
@@ -329,14 +329,14 @@ class EngineRuns:
                 count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
                 terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
 
-    def _tell_causes(self, terminal: pytest.TerminalReporter, told: Sequence[Finding]) -> None:
-        for problem in dict.fromkeys(each.problem for each in told):
+    def _print_findings(self, terminal: pytest.TerminalReporter, findings: Sequence[Finding]) -> None:
+        for problem in dict.fromkeys(each.problem for each in findings):
             terminal.section(f"What your code does: {problem}", yellow=True)
-            found = [each for each in told if each.problem == problem]
+            found = [each for each in findings if each.problem == problem]
             lines = shorten_findings(found, self.results) if is_short(terminal.config) else join_findings(found)
-            for line in wrapped(lines, WIDTH):
+            for line in wrap_lines(lines, WIDTH):
                 terminal.line(line, bold=True)
-        if {name for each in told for name in each.tests} - {result.test for result in self.results}:
+        if {name for each in findings for name in each.tests} - {result.test for result in self.results}:
             terminal.line(OTHERS)
 
 
@@ -360,12 +360,12 @@ class ResultText(Text):
         if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints only the position
             return
         super().toterminal(tw)
-        is_told = self.runs.problems[self.result.problem].told != "tests"
-        searched = ("No line of your code was found that explains it.",) if is_told and self.runs.searched else ()
+        is_shown = self.runs.problems[self.result.problem].feedback != "tests"
+        searched = ("No line of your code was found that explains it.",) if is_shown and self.runs.searched else ()
         on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.about_case)):
             tw.line()
-            for line in wrapped(lines, WIDTH, "  "):
+            for line in wrap_lines(lines, WIDTH, "  "):
                 tw.line(line)
 
 

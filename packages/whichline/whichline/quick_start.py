@@ -1,4 +1,4 @@
-"""Import this before torch: it turns garbage collection off until `look_again` is called.
+"""Import this before torch: it turns garbage collection off until `collect_garbage_again` is called.
 
 Otherwise Python would search all of torch again and again, for half a second.
 """
@@ -8,7 +8,7 @@ import gc
 gc.disable()
 
 
-def look_again() -> None:
+def collect_garbage_again() -> None:
     """Turn garbage collection on again, but not for the objects that exist now."""
     gc.freeze()
     gc.enable()

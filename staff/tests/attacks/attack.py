@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from staff.tests.attacks.catalogue import answers, archives, channel, feeder, machine
-from whichline_grader.grading.identity import safe_name
+from whichline_grader.grading.identity import make_safe_name
 
 TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS + feeder.ATTACKS
 HEAD = re.compile(r"^(\w+)(?: on (\w+))?: (\w+): (.*)$", re.MULTILINE)
@@ -45,7 +45,7 @@ class Attack:
     @property
     def name(self) -> str:
         """The name of its report."""
-        return safe_name(self.path.name)
+        return make_safe_name(self.path.name)
 
     @property
     def neighbour(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from staff.tests import ROOT
 from staff.tests.attacks.attack import find_attacks
-from whichline.engine.suite import with_points
+from whichline.engine.suite import add_points
 from whichline_grader.grading import batch
 from whichline_grader.grading.course import Course
 from whichline_grader.grading.suite import GradedSuite, load_graded_suite
@@ -42,7 +42,7 @@ def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
         id: replace(each, tests={test: weight for test, weight in each.tests.items() if test in functions})
         for id, each in graded.problems.items()
     }
-    return replace(graded, suite=replace(graded.suite, problems=problems, tests=with_points(kept, problems)))
+    return replace(graded, suite=replace(graded.suite, problems=problems, tests=add_points(kept, problems)))
 
 
 def main(layers: str, folder: Path, ids: Collection[str]) -> None:

@@ -409,7 +409,7 @@ def each_of(text: str) -> pytest.MarkDecorator:
 def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do without the search for what is wrong, which these attacks do not aim at."""
     monkeypatch.setattr("whichline_grader.grading.one_submission.draw_anew", lambda *_: [])
-    monkeypatch.setattr("whichline_grader.grading.one_submission.ask_for_advice", lambda *_: ((), ""))
+    monkeypatch.setattr("whichline_grader.grading.one_submission.request_diagnosis", lambda *_: ((), ""))
     monkeypatch.setattr("whichline_grader.grading.one_submission.find_figure", lambda _: None)
 
 

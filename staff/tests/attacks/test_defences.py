@@ -23,20 +23,20 @@ from whichline.engine.assignment import load_problems
 from whichline_grader.grading import feedback as feedback_file
 from whichline_grader.grading.feedback import feedback, fence
 from whichline_grader.grading.gradebook import Gradebook
-from whichline_grader.grading.identity import safe_name
+from whichline_grader.grading.identity import make_safe_name
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
-from whichline_grader.sandbox import answer as answers
 from whichline_grader.sandbox import confinement as sandbox
 from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
-from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
+from whichline_grader.sandbox import reply as replies
 from whichline_grader.sandbox.files import Refused
+from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation
 from whichline_grader.sandbox.submission import take_in
 
 X = torch.ones(3)
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]
-Answer = Callable[..., tuple[Any, Live]]
+Reply = Callable[..., tuple[Any, Live]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: what happens without a defence is no work of ours, or nothing.
 WITHOUT = {
@@ -76,18 +76,18 @@ def test_name_of_the_gradebook(tmp_path: Path, name: str) -> None:
     (tmp_path / "grades.csv").touch()
     with pytest.raises(FileExistsError):
         write_reports(tmp_path / name, Report(GRADING, load_problems(ROOT)))
-    write_reports(tmp_path / safe_name(name), Report(GRADING, load_problems(ROOT)))
+    write_reports(tmp_path / make_safe_name(name), Report(GRADING, load_problems(ROOT)))
 
 
 def test_name_with_markup(tmp_path: Path) -> None:
     name = write_attack("name_with_markup", tmp_path).name
     assert "<script>" in feedback(Report(replace(GRADING, submission=name), {}))
-    assert "<" not in feedback(Report(replace(GRADING, submission=safe_name(name)), {}))
+    assert "<" not in feedback(Report(replace(GRADING, submission=make_safe_name(name)), {}))
 
 
 def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = write_attack("name_that_is_no_text", tmp_path).name
-    feedback(Report(replace(GRADING, submission=safe_name(name)), {})).encode()
+    feedback(Report(replace(GRADING, submission=make_safe_name(name)), {})).encode()
     feedback(Report(replace(GRADING, submission=name), {})).encode()
     monkeypatch.setattr(feedback_file, "printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):
@@ -121,7 +121,7 @@ def unconfined() -> Iterator[sandbox.Sandbox]:
 
 
 @pytest.fixture
-def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
+def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Reply:
     """What an attack answers without a sandbox, to the last of some calls, and who answered."""
 
     def answer(name: str, calls: int = 1) -> tuple[Any, Live]:
@@ -133,7 +133,7 @@ def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
 
 
 @pytest.mark.slow
-def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_replies(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="a reply with more bytes"):
         answer("large_replies")
     monkeypatch.setattr(connection, "REPLY_BYTES", 64 << 20)
@@ -142,10 +142,10 @@ def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "gets"), [("forged_reply", None), ("patch_worker", {"passed": True})])
-def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
+def test_forged_reply(answer: Reply, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
     with pytest.raises(ProtocolViolation):
         answer(name)
-    check = answers.check
+    check = replies.check
     monkeypatch.setattr(client, "check", lambda raw, token, sent: check(raw, json.loads(raw[0]).get("token"), sent))
     for _ in range(50):
         # Where the true reply is read together with the forged one, it is too long.
@@ -156,9 +156,9 @@ def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 @pytest.mark.slow
-def test_flood_of_remarks(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_of_remarks(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    for limit in (answers.MAX_NAME, 1 << 20):
-        monkeypatch.setattr(answers, "MAX_NAME", limit)
+    for limit in (replies.MAX_NAME, 1 << 20):
+        monkeypatch.setattr(replies, "MAX_NAME", limit)
         sizes.append(sum(map(len, answer("flood_of_remarks", calls=5)[1].missing)))
     assert sizes[0] < 100_000 < 1_500_000 < sizes[1]

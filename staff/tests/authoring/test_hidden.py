@@ -17,14 +17,14 @@ from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.left_out import cut_assignment
-from whichline_grader.release.verify import both_suites
-from whichline_grader.sandbox.answer import LimitExceeded
+from whichline_grader.release.verify import load_solved_suite
 from whichline_grader.sandbox.confinement import SandboxError
+from whichline_grader.sandbox.reply import LimitExceeded
 
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    whole = both_suites(ROOT)
+    whole = load_solved_suite(ROOT)
     return replace(whole, tests=[test for test in whole.tests if test.hidden])
 
 

@@ -42,7 +42,7 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     folder = tmp_path / "problems" / "softmax" / "staff"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
     refuse("(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$")
 
@@ -56,7 +56,7 @@ def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
     (folder / "__init__.py").write_text(
         "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
     )
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
     monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))
     refuse(r"(?m)^problems/softmax/staff/__init__.py:3: TypeError: .*unexpected keyword argument 'out'$")
@@ -114,7 +114,7 @@ def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     source = (ROOT / "adapters.py").read_text() + "\ndef run_convolution(x):\n    return x\n"
     (tmp_path / "adapters.py").write_text(source)
     (tmp_path / "problems").symlink_to(ROOT / "problems")
-    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     refuse(
         "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add a reference$"
     )

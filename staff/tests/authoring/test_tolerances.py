@@ -13,14 +13,14 @@ from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
 from whichline_grader.authoring.spec import Adapter
 from whichline_grader.authoring.stored_cases import make_case
-from whichline_grader.release.verify import both_suites, run_suite
+from whichline_grader.release.verify import load_solved_suite, run_suite
 
 ATTENTION = "run_scaled_dot_product_attention"
 
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    return both_suites(ROOT)
+    return load_solved_suite(ROOT)
 
 
 def in_float32(x: Tensor, dim: int) -> Tensor:

@@ -229,7 +229,7 @@ def test_a_bonus_is_told_of_when_all_that_is_required_passes(student: Student) -
 
 
 def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_each_kind(student: Student) -> None:
-    student.replace("assignment.toml", "allowed = [", 'told = "tests"\nallowed = [')
+    student.replace("assignment.toml", "allowed = [", 'feedback = "tests"\nallowed = [')
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     short = student.run("pytest", "-k", "test_scaled_dot_product_attention").stdout
     assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
@@ -239,7 +239,7 @@ def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_e
 
 
 def test_a_cause_stands_above_what_nothing_explains_and_above_the_counts(student: Student) -> None:
-    student.replace("assignment.toml", 'id = "softmax"', 'id = "softmax"\ntold = "tests"')
+    student.replace("assignment.toml", 'id = "softmax"', 'id = "softmax"\nfeedback = "tests"')
     student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
     student.replace(*DOUBLED)
     short = student.run("pytest", "-q", "-k", "test_linear or test_softmax and first-dim").stdout

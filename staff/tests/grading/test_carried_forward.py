@@ -17,14 +17,14 @@ from staff.tests.attacks.grade import only
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.authoring.spec import Adapter
-from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender, list_calls
+from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, StandIn, list_calls
 from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.release.verify import both_suites, run_suite
+from whichline_grader.release.verify import load_solved_suite, run_suite
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.inside.frames import PREFIX, FrameError, pack
 from whichline_grader.sandbox.limits import Limits
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
 from whichline_grader.sandbox.submission import Submission, take_in
 
 CARRIED = "passes when the right program answers"
@@ -228,14 +228,14 @@ def run_multihead_self_attention(d_model, o_proj_weight, **rest):
     assert "linear" in notes.forbidden[problem]
 
 
-def ask_lender(lender: Lender, call: str, **arguments: Any) -> Any:
+def ask_lender(lender: StandIn, call: str, **arguments: Any) -> Any:
     """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
     tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
     encoded = {name: {"tensor": tensors.index(x)} if isinstance(x, Tensor) else x for name, x in arguments.items()}
     return send(lender, pack({"token": "token", "borrow": call, "arguments": encoded}, tensors))
 
 
-def send(lender: Lender, frame: bytes) -> Any:
+def send(lender: StandIn, frame: bytes) -> Any:
     header, _ = PREFIX.unpack_from(frame)
     raw = frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :]
     reply = lender.reply(raw, "token")
@@ -245,13 +245,13 @@ def send(lender: Lender, frame: bytes) -> Any:
 
 
 @pytest.fixture
-def lender() -> Lender:
+def lender() -> StandIn:
     """Lends the softmax of one attention, of scores (2, 3, 4)."""
-    lesson = Question("run_softmax", (torch.rand(2, 3), 1))
-    lender = Lender([(lesson, ("in_features", "dim"))])
+    lesson = RemoteCall("run_softmax", (torch.rand(2, 3), 1))
+    lender = StandIn([(lesson, ("in_features", "dim"))])
     Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
     asked = (Q, K, V, None)
-    lender.begin(Question("run_scaled_dot_product_attention", asked, rehearsed=asked), "token")
+    lender.begin(RemoteCall("run_scaled_dot_product_attention", asked, recorded=asked), "token")
     return lender
 
 
@@ -259,7 +259,7 @@ SCORES = torch.rand(2, 3, 4)
 
 
 @pytest.mark.parametrize("dim", [-1, 2])
-def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> None:
+def test_what_the_right_program_asks_is_lent_once(lender: StandIn, dim: int) -> None:
     header = ask_lender(lender, "run_softmax", in_features=SCORES.clone().requires_grad_(), dim=dim)
     assert header["tensors"][0]["shape"] == [2, 3, 4]
     asked = {"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}
@@ -275,14 +275,14 @@ def test_who_looks_at_calls_still_does_when_the_right_programs_are_listed() -> N
     x = torch.rand(2, 3)
     sys.setprofile(look)
     try:
-        calls = list_calls(Question("run_scaled_dot_product_attention", (x, x, x), rehearsed=(x, x, x)))
+        calls = list_calls(RemoteCall("run_scaled_dot_product_attention", (x, x, x), recorded=(x, x, x)))
         assert sys.getprofile() is look
     finally:
         sys.setprofile(None)
     assert [each.call for each in calls] == ["run_softmax"]
 
 
-def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
+def test_what_is_lent_may_be_asked_for_head_by_head(lender: StandIn) -> None:
     for each in SCORES:
         assert "value" in ask_lender(lender, "run_softmax", in_features=each, dim=-1)
 
@@ -308,14 +308,14 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
     ],
 )
 def test_what_the_right_program_does_not_ask_is_not_lent(
-    lender: Lender, call: str, arguments: Mapping[str, Any]
+    lender: StandIn, call: str, arguments: Mapping[str, Any]
 ) -> None:
     assert "value" not in ask_lender(lender, call, **arguments)
     assert not any(lender.used.values())
 
 
-def test_a_lesson_lends_nothing(lender: Lender) -> None:
-    lender.begin(Question("run_softmax", (SCORES, 1), rehearsed=(SCORES, 1)), "of another question")
+def test_a_lesson_lends_nothing(lender: StandIn) -> None:
+    lender.begin(RemoteCall("run_softmax", (SCORES, 1), recorded=(SCORES, 1)), "of another question")
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
 
 
@@ -330,12 +330,12 @@ def test_a_lesson_lends_nothing(lender: Lender) -> None:
     ],
     ids=str,
 )
-def test_a_malformed_request_is_a_violation(lender: Lender, asked: dict[str, Any]) -> None:
+def test_a_malformed_request_is_a_violation(lender: StandIn, asked: dict[str, Any]) -> None:
     with pytest.raises(FrameError):
         send(lender, pack(asked))
 
 
-def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
+def test_who_never_stops_borrowing_is_stopped(lender: StandIn) -> None:
     for _ in range(MOST_REQUESTS):
         ask_lender(lender, "run_softmax", in_features=SCORES, dim=0)
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
@@ -347,15 +347,15 @@ def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
 
 @pytest.mark.parametrize(("count", "is_refused"), [(12, False), (13, True)])
 def test_a_request_has_as_many_tensors_as_the_lesson(count: int, is_refused: bool) -> None:
-    lesson = Question("run_multihead_self_attention", ([torch.ones(1) for _ in range(12)],))
+    lesson = RemoteCall("run_multihead_self_attention", ([torch.ones(1) for _ in range(12)],))
     request = pack({"token": "token", "borrow": "run_softmax", "arguments": {}}, [SCORES] * count)
     with pytest.raises(FrameError) if is_refused else nullcontext():
-        assert send(Lender([(lesson, ("weights",))]), request) == {"tensors": []}
+        assert send(StandIn([(lesson, ("weights",))]), request) == {"tensors": []}
 
 
 @pytest.fixture(scope="module")
 def whole() -> Suite:
-    return both_suites(ROOT)
+    return load_solved_suite(ROOT)
 
 
 def always(value: float) -> dict[str, Adapter]:

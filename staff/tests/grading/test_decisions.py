@@ -86,9 +86,9 @@ def test_points_are_added_and_taken_back(out):
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
-    assert f"It is written in {out / 'decisions.toml'}" in said
+    assert f"Written to {out / 'decisions.toml'}" in said
     said = succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
-    assert f"It takes the place of +0.5 points: {WHY}\n" in said
+    assert f"It replaces +0.5 points: {WHY}\n" in said
     assert score(out) == pytest.approx(points - 0.05, abs=0.006)
     (out / "decisions.toml").unlink()
     succeed("rescore", "--out", out)
@@ -122,8 +122,8 @@ def test_decisions_are_a_text_that_people_edit(out):
             "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1",
         ),
         (
-            '[[overrule]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
-            "decisions.toml:4: overrule.problem is 'sofmax', expected one of softmax, ",
+            '[[waive]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
+            "decisions.toml:4: waive.problem is 'sofmax', expected one of softmax, ",
         ),
     ],
 )
@@ -252,7 +252,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         grading = gradebook.of("ada")
         assert grading
-        earned, maximum = grading.earned("softmax"), grading.maximum_of("softmax")
+        earned, maximum = grading.earned("softmax"), grading.compute_maximum("softmax")
     has = f"by the tests ada has {earned:.2f} of {maximum:g} points in softmax"
     expected = f"{has}: expected {-earned:+.2f} to {maximum - earned:+.2f}, got"
     for points in ("+2.9", "-1.1", "+inf", "nan"):
@@ -268,7 +268,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         gradebook.score_with({"softmax": SOFTMAX})
         grading = gradebook.of("ada")
         assert grading
-        assert grading.points == grading.points_of("softmax") == 3
+        assert grading.points == grading.compute_points("softmax") == 3
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,8 @@ def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch)
     results = tmp_path / "results"
     said = " ".join(succeed("rescore", "--out", results).split())
     assert (
-        "No report could be written, by no fault of the submission: eve.py: TypeError: unhashable type: 'list'" in said
+        "No report could be written, and not because of the submission: eve.py: TypeError: unhashable type: 'list'"
+        in said
     )
     assert {path.parent.name for path in results.glob("*/feedback.md")} == {"ada.py", "kurt.py"}
     assert rows(results / "grades.csv").keys() == {"ada", "eve", "kurt"}

@@ -22,7 +22,7 @@ from whichline_grader.grading.batch import How, grade, grade_by
 from whichline_grader.grading.gradebook import GradebookError
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.processes import Record
-from whichline_grader.grading.suite import GradedSuite, results_of_refused
+from whichline_grader.grading.suite import GradedSuite, list_refused_results
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.files import describe_instead
 
@@ -62,7 +62,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
 
 
 def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
-    results, instead = results_of_refused(graded_suite.suite, "a zip bomb"), describe_instead()
+    results, instead = list_refused_results(graded_suite.suite, "a zip bomb"), describe_instead()
     ends = [Record(fault="killed", seconds=1.21), Record(results, Notes(trouble="KeyError: 7"), seconds=2, workers=5)]
     (tmp_path / "report.pdf").write_text("")
     told: list[str] = []
@@ -95,7 +95,7 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
         assert kill_zygotes(grader) == 3
         printed = " ".join(grader.stdout.read().split())
     assert grader.returncode == 3, printed
-    reason = "NOT GRADED, by no fault of the submission:"
+    reason = "NOT GRADED, and not because of the submission:"
     assert f"{reason} sleeper.py: SandboxError: the sandbox gives no worker" in printed
     assert f"{reason} unreadable.py: cannot be read: [Errno 13] Permission denied" in printed
     graded = Graded(out, printed)

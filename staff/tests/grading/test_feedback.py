@@ -15,9 +15,9 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Test, run
 from whichline_grader.grading.feedback import feedback, quote_code
-from whichline_grader.grading.graded import Grading, Notes, for_student
+from whichline_grader.grading.graded import Grading, Notes, describe_for_student
 from whichline_grader.grading.report import Report
-from whichline_grader.grading.results_json import for_gradescope
+from whichline_grader.grading.results_json import make_results_json
 from whichline_grader.sandbox.submission import MAX_FUNCTIONS, Submission
 
 SUBMISSION = Submission("x", {"adapters.py": b"def run_softmax(x, dim):\n    return helper(x)\n"}, "adapters")
@@ -33,7 +33,7 @@ ANSWERS = {
 }
 
 
-def tell(answer: object, stored: bool = True) -> Result:
+def grade_answer(answer: object, stored: bool = True) -> Result:
     test = Test(
         "test_softmax_of_any_shape[one-dimension]",
         lambda case: case.check(answer),
@@ -41,20 +41,20 @@ def tell(answer: object, stored: bool = True) -> Result:
         hidden=True,
         stored=lambda: CASE,
     )
-    return for_student(run(test, ROOT), SUBMISSION, stored)
+    return describe_for_student(run(test, ROOT), SUBMISSION, stored)
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_of_an_answer_only_its_kind_is_told(kind: str) -> None:
     answers, headline = ANSWERS[kind]
-    results = [tell(answer) for answer in answers]
+    results = [grade_answer(answer) for answer in answers]
     assert {result.text for result in results} == {f"{headline}\n" + "\n".join(results[0].inputs)}
     assert len({result.staff for result in results}) == len(answers)
 
 
 def test_a_case_that_the_submission_chose_is_not_told() -> None:
-    assert "the case is softmax/a" in tell(X + 1).text
-    assert "case" not in tell(X + 1, stored=False).text
+    assert "the case is softmax/a" in grade_answer(X + 1).text
+    assert "case" not in grade_answer(X + 1, stored=False).text
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_of_an_exception_class_and_function_are_told(
         raised=kind,
         functions=tuple(functions),
     )
-    shown = for_student(result, SUBMISSION, stored=True)
+    shown = describe_for_student(result, SUBMISSION, stored=True)
     assert shown.text == headline
     assert "0.125" in shown.staff
 
@@ -102,7 +102,7 @@ def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
     )
     chosen = [(f"{name}.py" if way == "in many files" else "adapters.py", name) for name in NAMES]
     every = [replace(failed, functions=(("adapters.py", "run_softmax"), each)) for each in chosen]
-    told = {for_student(each, submission, stored=True).headline for each in every}
+    told = {describe_for_student(each, submission, stored=True).headline for each in every}
     assert "ValueError in run_softmax of adapters.py" in told
     assert len(told) <= MAX_FUNCTIONS
 
@@ -354,7 +354,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     wrong = [replace(failed(f"test_softmax[{i}d]", WRONG.format(i)), maximum=third) for i in (2, 3)]
     gradient = failed("test_softmax_gradients[a]", WRONG.format(9))
     grading = graded(passed, *wrong, gradient, failed("test_hidden_softmax[a]", "the answer is wrong"))
-    report = for_gradescope(Report(grading, PROBLEMS))
+    report = make_results_json(Report(grading, PROBLEMS))
     first, hidden, *others = report["tests"]
     assert (first["name"], first["number"]) == ("Softmax: public tests", "1.1")
     assert (first["score"], first["max_score"]) == (0.33, 1.25)

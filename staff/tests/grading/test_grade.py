@@ -186,7 +186,7 @@ def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, probl
 
 
 def test_what_two_machines_stored_gives_the_same_feedback_and_nothing_runs(course, graded, tmp_path):
-    """That all else is the same, test_sealed.py shows with a smaller suite."""
+    """That all else is the same, test_transcripts.py shows with a smaller suite."""
     names = ["wrong-dim", "syntax-error"]
     for name in names:
         answers = graded.out / "answers" / take_in(graded.out.parent / name).sha256

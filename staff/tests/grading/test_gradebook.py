@@ -14,7 +14,7 @@ from staff.tests import ROOT
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.toml_file import Signed
-from whichline_grader.grading.decisions import Adjustment, Overruling
+from whichline_grader.grading.decisions import Adjustment, Waiver
 from whichline_grader.grading.gradebook import Gradebook, GradebookError
 from whichline_grader.grading.graded import Drawn, Grading, Notes, Score
 from whichline_grader.grading.identity import HandedIn, Student
@@ -94,10 +94,10 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
             gradebook.score_with(problems)
             gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
             if problem == "attention":  # staff count what softmax did, and nobody pays it instead
-                gradebook.decide(Overruling(student="ada", problem="softmax", text="agreed"), "Ada")
+                gradebook.decide(Waiver(student="ada", problem="softmax", text="agreed"), "Ada")
             (grading,) = gradebook.latest()
         earned = worth * 2 / 3
-        assert grading.points_of("softmax") == pytest.approx(earned - charged)
+        assert grading.compute_points("softmax") == pytest.approx(earned - charged)
         assert grading.points == pytest.approx(4.0 + earned - charged)
         assert grading.violations == {"softmax": list(lines["softmax"])}
 
@@ -150,7 +150,7 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     work = GRADING.content[:12]
     with new_gradebook(tmp_path) as gradebook:
         gradebook.add(grading)
-        gradebook.decide(Overruling(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
+        gradebook.decide(Waiver(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
         points = Signed(-0.5)
         adjustment = Adjustment(student="ada", work=work, problem="softmax", points=points, text="late")
         gradebook.decide(adjustment, "Ada")
@@ -161,7 +161,7 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
         after = gradebook.find("ada", GRADING.content, "e" * 64)
         other, newer = gradebook.of("alan"), gradebook.of("ada")
     assert after
-    assert (after.overruled, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
+    assert (after.waived, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
     assert after.points == 1.5
     assert other == alan
     assert newer == replace(grading, content="f" * 64)

@@ -28,12 +28,12 @@ from whichline_grader.grading.identity import (
     HandedIn,
     RosterError,
     Student,
-    Work,
-    find_work,
+    Upload,
+    find_platforms,
+    find_uploads,
     handed_in,
+    make_safe_name,
     name_for_return,
-    platforms_of,
-    safe_name,
 )
 from whichline_grader.grading.processes import Forks, Record
 from whichline_grader.grading.reports import write_course
@@ -80,7 +80,7 @@ def results(points: float) -> list[Result]:
 def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
     """A grading of /in/NAME, which is a zip archive if the name does not say."""
     path = Path("/in", name if "." in name else f"{name}.zip")
-    handed = replace(handed_in(path, name, platforms_of([path])[path.parent]), at=at)
+    handed = replace(handed_in(path, name, find_platforms([path])[path.parent]), at=at)
     content = content or GRADING.content
     return replace(
         GRADING,
@@ -130,7 +130,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 )
 def test_the_name_of_a_file_gives_the_student(name, platform, student, more):
     path = Path("/in", name)
-    assert platforms_of([path]) == {Path("/in"): platform}
+    assert find_platforms([path]) == {Path("/in"): platform}
     assert handed_in(path, "x-0123456789ab", platform) == HandedIn((student,), **more)
 
 
@@ -224,7 +224,7 @@ class InstantForks(Forks):
     def __init__(self, records: Iterable[Record]) -> None:
         self._records, self._begun = iter(records), list[str]()
 
-    def start(self, name: str, submission: Submission, sealed: bytes) -> None:
+    def start(self, name: str, submission: Submission, transcript: bytes) -> None:
         assert all(len(path) <= MAX_PATH for path in submission.files)
         self._begun.append(name)
 
@@ -504,9 +504,9 @@ def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
     paths = [functional, other, adapters]
-    assert find_work(paths) == [
-        Work(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
-        Work(other, platform),
+    assert find_uploads(paths) == [
+        Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
+        Upload(other, platform),
     ]
 
 
@@ -514,9 +514,9 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     attempt = "HW_ada_attempt_2026-10-01-23-58-01"
     names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
     paths = [Path("/in", name) for name in names]
-    assert [work.path for work in find_work(paths, "blackboard")] == paths[2:]
+    assert [work.path for work in find_uploads(paths, "blackboard")] == paths[2:]
     typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
-    assert find_work([typed, files], "moodle") == [Work(files, "moodle")]
+    assert find_uploads([typed, files], "moodle") == [Upload(files, "moodle")]
 
 
 @pytest.mark.parametrize(
@@ -537,7 +537,7 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     ],
 )
 def test_the_name_of_a_submission_in_any_script(name, safe):
-    assert safe_name(name) == safe
+    assert make_safe_name(name) == safe
     assert len(safe.encode()) <= 200
 
 

@@ -16,7 +16,7 @@ from staff.tests.grading.test_weights import drawn
 from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.grading.class_losses import ClassLoss, count_losses, teach_next
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions, teach_next
 from whichline_grader.grading.course import Course, Late
 from whichline_grader.grading.final_grades import Entry, Grade
 from whichline_grader.grading.gradebook import Gradebook, Results
@@ -126,13 +126,13 @@ def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]
     return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
 
 
-def losses_of(entries: Iterable[Entry]) -> list[ClassLoss]:
-    return count_losses((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
+def deductions_of(entries: Iterable[Entry]) -> list[ClassDeduction]:
+    return count_deductions((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
 
 
 def teach(*entries: Entry) -> str:
     ran = [each for each in entries if not each.grading.notes.refused]
-    return teach_next(losses_of(ran), ran)
+    return teach_next(deductions_of(ran), ran)
 
 
 def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
@@ -165,7 +165,7 @@ def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
     )
     unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
     assert teach(wrong, *unwritten) == "Teach RoPE next: what is wrong there costs 2 of 3 students 6.0 points."
-    says = [each.says for each in losses_of([wrong, *unwritten])]
+    says = [each.says for each in deductions_of([wrong, *unwritten])]
     assert says == [
         "RoPE is not written.",
         "Tests of Scaled dot-product attention fail, and nothing was found that explains it.",
@@ -187,7 +187,7 @@ def test_three_lines_are_shown_without_names_and_only_numbers_that_are_true_of_a
         for i in range(9)
     ]
     entries = [entry(f"s{i}", results(["softmax"]), explanations=(each,)) for i, each in enumerate(told)]
-    (one,) = losses_of(entries)
+    (one,) = deductions_of(entries)
     assert one.examples == [f"return x / {i}\n       ^^^^^" for i in range(3)]
     assert one.says == "Yours is …; it should be …. It is … times too large."
     assert "ada_" not in site(tmp_path, *(each.grading for each in entries))["index.html"]
@@ -203,9 +203,9 @@ def test_every_point_that_a_class_loses_is_in_one_row():
         entry("kurt", [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]),
         entry("none", [replace(row, outcome=Outcome.NOT_RUN, check=None) for row in results()]),
     ]
-    losses = losses_of(entries)
-    assert sum(each.loss.points for each in losses) == sum(10 - each.grading.points for each in entries)
-    assert {each.id: each.loss.points for each in losses if each.problem.id == "rope"} == {
+    deductions = deductions_of(entries)
+    assert sum(each.deduction.points for each in deductions) == sum(10 - each.grading.points for each in entries)
+    assert {each.id: each.deduction.points for each in deductions if each.problem.id == "rope"} == {
         "rope-not-written": 3,
         "rope-not-own-work": 3,
         "rope-not-run": 3,
@@ -216,8 +216,8 @@ def test_every_point_that_a_class_loses_is_in_one_row():
 def test_what_several_findings_explain_they_share():
     told = [explanation(f"softmax-{letter}", "softmax", tests=["test_softmax"]) for letter in "ab"]
     told += [explanation("softmax-c", "softmax", tests=["test_hidden_softmax"])]
-    losses = losses_of([entry("ada", results(["softmax"]), explanations=tuple(told))])
-    assert [(each.id, each.loss.public, each.loss.hidden) for each in losses] == [
+    deductions = deductions_of([entry("ada", results(["softmax"]), explanations=tuple(told))])
+    assert [(each.id, each.deduction.public, each.deduction.hidden) for each in deductions] == [
         ("softmax-a", 0.5, 0.5),
         ("softmax-b", 0.5, 0.5),
     ]
@@ -233,17 +233,22 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     corner = [entry(f"c{i}", results(["softmax"]), explanations=(explanation("s-x", "softmax"),)) for i in range(2)]
     entries = [entry("ada", rows, explanations=(attention, again)), entry("alan", rows, explanations=(attention, late))]
     kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))
-    first, second, third = losses_of([*corner, *entries, kurt])
-    assert (first.id, first.loss.points, first.loss.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
+    first, second, third = deductions_of([*corner, *entries, kurt])
+    assert (first.id, first.deduction.points, first.deduction.bonus, first.students) == (
+        "attention-scale-missing",
+        10,
+        6,
+        2,
+    )
     assert first.later == "Blockwise attention"
-    assert (second.id, second.loss.points, second.students) == ("s-x", 4, 2)
-    assert (third.id, third.loss.points, third.loss.bonus) == ("blockwise-other", 0, 3)
+    assert (second.id, second.deduction.points, second.students) == ("s-x", 4, 2)
+    assert (third.id, third.deduction.points, third.deduction.bonus) == ("blockwise-other", 0, 3)
 
 
 def test_one_exception_is_one_root_in_whatever_it_breaks():
     said, code = ("It fails: `SyntaxError: '('`.",), ("adapters.py:2, in <module>",)
     told = [Finding(id, f"{id}-raises-it", said, "adapters.py", 2, code=code) for id in ("softmax", "rope")]
-    (one,) = losses_of([entry("ada", results(["softmax", "rope"]), explanations=tuple(told))])
+    (one,) = deductions_of([entry("ada", results(["softmax", "rope"]), explanations=tuple(told))])
     assert (one.problem.id, one.later) == ("softmax", "RoPE")
 
 
@@ -280,7 +285,7 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     decided = replace(decided, path=f"/in/{name}/{file}")
     (tmp_path / "decisions.toml").write_text(
         f'[[adjust]]\nstudent = "{key}"\nproblem = "rope"\npoints = 0.5\ntext = "agreed with {name}"\n'
-        f'[[overrule]]\nstudent = "{key}"\nproblem = "softmax"\ntext = "asked {name}"\n'
+        f'[[waive]]\nstudent = "{key}"\nproblem = "softmax"\ntext = "asked {name}"\n'
         f'[[comment]]\nstudent = "{key}"\ntext = "Well done, {name}"\n'
     )
     site(tmp_path, entry("lovelace").grading)  # pages with names are there already

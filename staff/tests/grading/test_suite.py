@@ -64,7 +64,7 @@ def test_a_student_whose_work_is_reproduced_has_a_name(tmp_path: Path, monkeypat
 
 
 def test_only_what_is_asked_for_is_rehearsed() -> None:
-    assert set(load_graded_suite(ROOT, "test_softmax").questions) == {
+    assert set(load_graded_suite(ROOT, "test_softmax").remote_calls) == {
         test.name for test in load_both_suites(ROOT).tests if test.function == "test_softmax"
     }
 

@@ -47,7 +47,7 @@ def program(public: Suite, tmp_path: Path) -> Callable[..., Suite]:
         for old, new in edits:
             assert old in source
             source = source.replace(old, new, 1)
-        stated = {id: replace(problem, told=how) for id, problem in PROBLEMS.items()}  # type: ignore[arg-type]
+        stated = {id: replace(problem, feedback=how) for id, problem in PROBLEMS.items()}  # type: ignore[arg-type]
         public.calls.adapters = run_source(source + after, tmp_path / "adapters.py")
         public.calls.made.clear()
         return replace(public, root=tmp_path, problems=stated)

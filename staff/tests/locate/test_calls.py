@@ -160,7 +160,7 @@ def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(fi
     first, *_ = find_alone(ATTENTION, NOT_STABLE, beside)
     assert first.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
     assert first.proof == (
-        "With this corrected, each call of its function is right; the tests fail for another reason, too."
+        "With this corrected, every call of this function is right; the tests also fail for another reason."
     )
 
 

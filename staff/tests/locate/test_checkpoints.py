@@ -4,14 +4,14 @@ import pytest
 
 from staff.tests.locate.test_places import REFERENCES
 from staff.tools.student import ROOT
-from whichline.engine.case import case_names, load_case
+from whichline.engine.case import list_case_names, load_case
 from whichline.engine.compare import same
 
 FOLDERS = (ROOT / "fixtures", ROOT / "staff" / "fixtures")
 CASES = [
     case
     for folder in FOLDERS
-    for name in case_names(folder, "*/*")
+    for name in list_case_names(folder, "*/*")
     if (case := load_case(folder, name)).call in REFERENCES and "answer" in case.expected
 ]
 

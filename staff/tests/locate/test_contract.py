@@ -32,7 +32,7 @@ COPY = """layer = torch.nn.Linear(d_in, d_out, bias=False).to(in_features.dtype)
     return in_features @ layer.weight.T"""
 
 
-def tell(suite: Suite, problem: str) -> list[Finding]:
+def explain(suite: Suite, problem: str) -> list[Finding]:
     failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
     assert failing
     return diagnose(suite, problem, failing, ())
@@ -138,7 +138,7 @@ def tell(suite: Suite, problem: str) -> list[Finding]:
             "    scores = scores if mask is None else scores + torch.where(mask, 0.0, -math.inf)\n"
             "    weights = torch.softmax(scores, -1).nan_to_num()",
             "torch.softmax(scores, -1)",
-            "28 of the 70 numbers here are NaN: the answer does not show it, and the gradient does.",
+            "28 of the 70 numbers here are NaN: the answer hides it, but the gradient does not.",
             "With the weights here, the failing test passes.",
             id="NaN that is hidden",
         ),
@@ -183,7 +183,7 @@ def tell(suite: Suite, problem: str) -> list[Finding]:
 def test_a_breach_is_told_with_its_place(
     program: Write, problem: str, old: str, new: str, place: str, said: str, proof: str
 ) -> None:
-    finding = tell(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
+    finding = explain(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].startswith(said)
     assert finding.proof == proof
@@ -204,7 +204,7 @@ def run_softmax("""
 
 def test_a_backward_pass_of_ones_own(program: Write) -> None:
     edits = ("def run_softmax(", BY_HAND), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
-    (finding,) = tell(program(*edits), SOFTMAX)
+    (finding,) = explain(program(*edits), SOFTMAX)
     assert (marked(finding), finding.function) == ("slope", "Turn.backward")
     assert "of `Turn.apply(x - largest)`, " in finding.proof
     assert finding.said == ("`Turn.forward` gives the right numbers. The gradient from its `backward` is wrong.",)
@@ -236,13 +236,13 @@ def test_what_the_code_keeps_is_there_afterwards(program: Write) -> None:
         ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"),
     )
     suite = program(*edits)
-    tell(suite, SOFTMAX)
+    explain(suite, SOFTMAX)
     assert suite.calls.adapters.SCALE == {1: 2.0}
 
 
 def test_what_is_told_beside_a_wrong_number(program: Write) -> None:
     edits = (WIDE, "x = in_features.float()"), ("torch.exp(x - largest)", "torch.exp((x - largest) * 2)")
-    first, second = tell(program(*edits), SOFTMAX)
+    first, second = explain(program(*edits), SOFTMAX)
     assert first.said == ("Expected x − max; found 2 times that value.",)
     assert second.id == "softmax-float32-inside"
     assert " more of the " in second.proof

@@ -66,7 +66,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ("def run_softmax", WIDEN),
             ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = widen(in_features)"),
         ],
-        "`widen` in adapters.py:9 has a `return` in line 11 alone, and gives None where that does not run.",
+        "`widen` in adapters.py:9 has a `return` only in line 11, and returns None if that does not run.",
     ),
     "one layer several times": (
         LINEAR,
@@ -76,8 +76,8 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    given = {f'{i}.weight': weights for i in range(3)} | {'0.weight': weights + 1}\n"
             "    return torch.func.functional_call(layers, given, in_features)\n",
         ),
-        "The list in adapters.py:42, `[Layer(d_in, d_out)] * 3`, holds one layer several times, and not several "
-        "layers.",
+        "The list in adapters.py:42, `[Layer(d_in, d_out)] * 3`, holds one layer several times instead of "
+        "several layers.",
     ),
     "a mask of fractions that is inverted": (
         HEADS,
@@ -113,7 +113,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
                 "    use = functools.partial(multiply, weights=weights)\n    return use(in_features)\n",
             ),
         ],
-        "`multiply` has the parameter `weight`, and no `weights`, which adapters.py:38 gives.",
+        "`multiply` has the parameter `weight`, but no `weights`, which adapters.py:38 passes.",
     ),
     "layers in a plain list": (
         LINEAR,
@@ -122,7 +122,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
             "    outer.load_state_dict({'parts.0.weight': weights})\n    return outer.parts[0](in_features)\n",
         ),
-        "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
+        "`self.parts` is a plain list: without nn.ModuleList its layers are not part of `Module`.",
     ),
     "a name that is not imported": (
         HEADS,
@@ -192,12 +192,12 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             ("class Rotation:", f"{TABLES}class Rotation:"),
             (TURN, "    keep(d_k, theta, max_seq_len)\n    return TABLES[d_k, theta, max_seq_len](in"),
         ],
-        "`TABLES` has the key (10000.0, 14, 1000), and none that is (14, 10000.0, 1000). adapters.py:40 stores it.",
+        "`TABLES` has the key (10000.0, 14, 1000), but no key (14, 10000.0, 1000). adapters.py:40 stores it.",
     ),
     "a key that is misspelt": (
         HEADS,
         [(LENGTH, "    kept = {'length': x.shape[-2]}\n    length = kept['lenght']\n")],
-        "`kept` has the key 'length', and none that is 'lenght'.",
+        "`kept` has the key 'length', but no key 'lenght'.",
     ),
     "a key that is not there": (
         HEADS,
@@ -303,7 +303,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a dtype without its name": (
         HEADS,
         [(CAUSAL, "torch.ones((length, length), torch.bool).tril()")],
-        "This function takes a dtype by its name alone: `dtype=torch.bool`.",
+        "This function takes a dtype only by name: `dtype=torch.bool`.",
     ),
     "a weight for a layer that is not there": (
         LINEAR,
@@ -323,22 +323,22 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a parameter that is changed in place": (
         LINEAR,
         layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n"),
-        "Autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
+        "Autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
     ),
     "a tensor in the place of a parameter": (
         LINEAR,
         layer(USE, "    layer = Layer(d_in, d_out)\n    layer.weight = weights\n    return layer(in_features)\n"),
-        "What a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call.",
+        "A module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call.",
     ),
     "a recursion without an end": (
         SOFTMAX,
         [("    largest = x.amax", AGAIN)],
-        "`run_softmax` calls itself in adapters.py:12, each time anew: what should end this?",
+        "`run_softmax` calls itself in adapters.py:12, again and again: what should end this?",
     ),
     "a shape that is called": (
         ATTENTION,
         [("Q.shape[-1]", "Q.shape()[-1]")],
-        "`Q.shape` holds sizes and is no method: leave the parentheses out.",
+        "`Q.shape` holds sizes and is not a method: leave out the parentheses.",
     ),
     "a method that is not called": (
         ATTENTION,
@@ -348,12 +348,12 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "an operator that is forgotten": (
         ROPE,
         [("theta ** (-torch", "theta(-torch")],
-        "`theta` is a number and no function: is `*`, `@` or another operator missing after it?",
+        "`theta` is a number, not a function: is `*`, `@` or another operator missing after it?",
     ),
     "a parameter that is called": (
         LINEAR,
         layer("x @ self.weight.T", "self.weight(x)"),
-        "`self.weight` is a tensor and no function: is `*`, `@` or another operator missing after it?",
+        "`self.weight` is a tensor, not a function: is `*`, `@` or another operator missing after it?",
     ),
     "a loop over a number": (
         HEADS,
@@ -363,7 +363,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a list of layers that is called": (
         LINEAR,
         layer(USE, "    return torch.nn.ModuleList([Layer(d_in, d_out)])(in_features)\n"),
-        "`ModuleList` holds layers and is none itself: call each of them.",
+        "`ModuleList` holds layers and is not a layer itself: call each of them.",
     ),
     "a method inside another": (
         LINEAR,
@@ -388,12 +388,12 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a name without self": (
         LINEAR,
         layer("x @ self.weight.T", "x @ weight.T"),
-        "`self.weight` is there: is `self.` missing?",
+        "`self.weight` exists: is `self.` missing?",
     ),
     "a function of math": (
         SOFTMAX,
         [("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())")],
-        "This takes one number, and the tensor has several; torch has functions that take all: `torch.exp`.",
+        "This function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`.",
     ),
     "a fraction that another function has made": (
         ROPE,
@@ -401,7 +401,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             (TURN, TURN.replace("max_seq_len", "max_seq_len / 1")),
             ("torch.arange(longest, dtype=torch.float64)", "torch.ones(longest, dtype=torch.float64).cumsum(0)"),
         ],
-        "`longest` is 1000.0 since adapters.py:52, and no whole number: `/` gives a fraction, `//` does not.",
+        "`longest` is 1000.0 since adapters.py:52, not a whole number: `/` gives a fraction, `//` does not.",
     ),
     "a slice whose ends are fractions": (
         LINEAR,
@@ -410,7 +410,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n"
             "        return x[..., all] @ self.weight.T",
         ),
-        "`half` is 5.0 since adapters.py:38, and no whole number: `/` gives a fraction, `//` does not.",
+        "`half` is 5.0 since adapters.py:38, not a whole number: `/` gives a fraction, `//` does not.",
     ),
     "a pattern that no tensor fits": (
         HEADS,

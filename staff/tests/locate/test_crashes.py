@@ -17,7 +17,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Suite, Test
 from whichline.locate.crashes import describe_crashes
 
-Tell = Callable[..., list[Finding]]
+Explain = Callable[..., list[Finding]]
 
 
 def find_in(suite: Suite) -> list[Finding]:
@@ -27,23 +27,23 @@ def find_in(suite: Suite) -> list[Finding]:
 
 
 @pytest.fixture
-def tell(program: Callable[..., Suite]) -> Tell:
+def explain(program: Callable[..., Suite]) -> Explain:
     """What is told of a problem, after these replacements in the right program."""
 
-    def tell(problem: str, *edits: tuple[str, str], after: str = "") -> list[Finding]:
+    def explain(problem: str, *edits: tuple[str, str], after: str = "") -> list[Finding]:
         suite = program(*edits, after=after)
         return find_in(replace(suite, tests=[test for test in suite.tests if test.problem == problem]))
 
-    return tell
+    return explain
 
 
-def test_of_a_right_program_nothing_is_told(tell: Tell) -> None:
-    assert tell(ATTENTION) == []
+def test_of_a_right_program_nothing_is_told(explain: Explain) -> None:
+    assert explain(ATTENTION) == []
 
 
-def test_what_grading_refuses_is_told_with_its_line_and_without_a_question(tell: Tell) -> None:
+def test_what_grading_refuses_is_told_with_its_line_and_without_a_question(explain: Explain) -> None:
     edit = "d_k = Q.shape[-1]"
-    (finding,) = tell(ATTENTION, (edit, f"open('scale.txt'); {edit}"))
+    (finding,) = explain(ATTENTION, (edit, f"open('scale.txt'); {edit}"))
     line = RIGHT[: RIGHT.index(edit)].count("\n") + 1
     assert finding.lines[-3:] == [
         f"adapters.py:{line} uses scale.txt: in grading there are no files, network or processes",
@@ -160,15 +160,15 @@ SPLIT = '"... n (h d) -> ... h n d", h=num_heads'
         ),
     ],
 )
-def test_the_place_and_the_condition(tell: Tell, problem: str, old: str, new: str, place: str, said: str) -> None:
-    (finding,) = tell(problem, (old, new))
+def test_the_place_and_the_condition(explain: Explain, problem: str, old: str, new: str, place: str, said: str) -> None:
+    (finding,) = explain(problem, (old, new))
     assert marked(finding) == place
     assert finding.said[-1] == said
     assert finding.question
 
 
-def test_an_argument_that_the_def_demands(tell: Tell) -> None:
-    (finding,) = tell(ATTENTION, ("V, mask=None):\n    wide", "V, mask):\n    wide"))
+def test_an_argument_that_the_def_demands(explain: Explain) -> None:
+    (finding,) = explain(ATTENTION, ("V, mask=None):\n    wide", "V, mask):\n    wide"))
     assert finding.code[0].endswith("in run_scaled_dot_product_attention")
     assert marked(finding) == "def run_scaled_dot_product_attention(Q, K, V, mask):"
     assert finding.said == (
@@ -183,8 +183,9 @@ def test_an_argument_that_the_def_demands(tell: Tell) -> None:
 INNER = ("def scores_of(Q, K, mask):", "def scores_of(K, Q, mask):")
 
 
-def test_parameters_in_another_order(tell: Tell) -> None:
-    finding, *_ = tell(ATTENTION, INNER, ("scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)"))
+def test_parameters_in_another_order(explain: Explain) -> None:
+    edit = "scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)"
+    finding, *_ = explain(ATTENTION, INNER, edit)
     assert "The arguments are in another order than the parameters: adapters.py:28 passes `Q` for `K` of" in str(
         finding.said
     )
@@ -202,14 +203,14 @@ def test_parameters_in_another_order(tell: Tell) -> None:
         ),
     ],
 )
-def test_a_pattern_of_einsum(tell: Tell, pattern: str, said: str) -> None:
-    finding = tell(ATTENTION, (EINSUM, pattern))[0]
+def test_a_pattern_of_einsum(explain: Explain, pattern: str, said: str) -> None:
+    finding = explain(ATTENTION, (EINSUM, pattern))[0]
     assert said in finding.said
 
 
-def test_a_pattern_of_torchs_einsum(tell: Tell) -> None:
+def test_a_pattern_of_torchs_einsum(explain: Explain) -> None:
     edit = f"einsum(Q, K, {EINSUM})", 'torch.einsum("bqd,bkd->bqk", Q, K)'
-    (finding,) = tell(ATTENTION, edit)
+    (finding,) = explain(ATTENTION, edit)
     assert "`bqd` names 3 axes; the tensor has 4: (2, 3, 5, 11)." in finding.said
     assert finding.said[-1] == "This raises in every call where `Q` does not have 3 axes, and in no other."
 
@@ -225,14 +226,14 @@ def test_a_pattern_of_torchs_einsum(tell: Tell) -> None:
         ),
     ],
 )
-def test_a_pattern_of_einops(tell: Tell, pattern: str, said: str) -> None:
-    finding = tell(HEADS, (SPLIT, pattern))[0]
+def test_a_pattern_of_einops(explain: Explain, pattern: str, said: str) -> None:
+    finding = explain(HEADS, (SPLIT, pattern))[0]
     assert said in str(finding.said)
 
 
-def test_a_gradient_that_raises_is_told_at_the_expression(tell: Tell) -> None:
+def test_a_gradient_that_raises_is_told_at_the_expression(explain: Explain) -> None:
     answer = "answer = (weights @ V.to(wide)).to(Q.dtype)\n    weights.mul_(1)\n    return answer"
-    (finding,) = tell(ATTENTION, ("return (weights @ V.to(wide)).to(Q.dtype)", answer))
+    (finding,) = explain(ATTENTION, ("return (weights @ V.to(wide)).to(Q.dtype)", answer))
     assert marked(finding) == "answer = (weights @ V.to(wide)).to(Q.dtype)"
     assert finding.said[0].startswith("RuntimeError: one of the variables needed for gradient computation has been")
     assert finding.said[-1] == "The call returns; its backward pass raises in every call that the tests make."
@@ -264,13 +265,13 @@ def test_a_gradient_that_raises_is_told_at_the_expression(tell: Tell) -> None:
         ),
     ],
 )
-def test_the_question(tell: Tell, problem: str, old: str, new: str, question: str) -> None:
-    finding, *_ = tell(problem, (old, new))
+def test_the_question(explain: Explain, problem: str, old: str, new: str, question: str) -> None:
+    finding, *_ = explain(problem, (old, new))
     assert finding.question.startswith(question), "\n".join(finding.lines)
 
 
-def test_two_lines_are_counted_each_alone(tell: Tell) -> None:
-    first, second = tell(
+def test_two_lines_are_counted_each_alone(explain: Explain) -> None:
+    first, second = explain(
         ATTENTION,
         ("if mask is not None:", "if True:"),
         ("d_k = Q.shape[-1]", "d_k = Q.shape[-1]\n    if Q.ndim == 4:\n        raise ValueError(Q.shape)"),
@@ -282,32 +283,32 @@ def test_two_lines_are_counted_each_alone(tell: Tell) -> None:
     assert not set(first.tests) & set(second.tests)
 
 
-def test_wrong_answers_are_counted_and_are_no_crash(tell: Tell) -> None:
-    assert tell(ATTENTION, ("return scores\n", "return 2 * scores\n")) == []
-    (finding,) = tell(ATTENTION, ("return scores\n", "return 2 * scores\n"), ("if mask is not None:", "if True:"))
+def test_wrong_answers_are_counted_and_are_no_crash(explain: Explain) -> None:
+    assert explain(ATTENTION, ("return scores\n", "return 2 * scores\n")) == []
+    (finding,) = explain(ATTENTION, ("return scores\n", "return 2 * scores\n"), ("if mask is not None:", "if True:"))
     assert finding.proof.startswith("5 of the ")
     assert finding.said[-1] == "This raises in every call where `mask` is None, and in no other."
 
 
-def test_an_exit_is_told_without_a_question(tell: Tell) -> None:
-    (finding,) = tell(LINEAR, after="\ndef run_linear(d_in, d_out, weights, in_features):\n    exit()\n")
+def test_an_exit_is_told_without_a_question(explain: Explain) -> None:
+    (finding,) = explain(LINEAR, after="\ndef run_linear(d_in, d_out, weights, in_features):\n    exit()\n")
     assert finding.said[0] == "SystemExit: None"
     assert finding.said[1].startswith("This ends Python: leave it out")
     assert finding.question == ""
 
 
 @pytest.mark.parametrize("line", ["raise NotImplementedError", "raise Stopped('late')", "return None"])
-def test_what_is_no_crash(tell: Tell, line: str) -> None:
+def test_what_is_no_crash(explain: Explain, line: str) -> None:
     code = f"def run_linear(d_in, d_out, weights, in_features):\n    {line}\n"
-    assert tell(LINEAR, after=f"\nfrom whichline.engine.errors import Stopped\n{code}") == []
+    assert explain(LINEAR, after=f"\nfrom whichline.engine.errors import Stopped\n{code}") == []
 
 
-def test_a_file_that_python_cannot_read_is_told_once(tell: Tell, tmp_path: Path) -> None:
+def test_a_file_that_python_cannot_read_is_told_once(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "cs336_basics").mkdir()
     broken = tmp_path / "cs336_basics" / "broken.py"
     broken.write_text("def linear(x):\n    return (x\n")
     code = f"    import runpy\n    runpy.run_path({str(broken)!r})\n    return in_features @"
-    (finding,) = tell(LINEAR, ("    return in_features @", code))
+    (finding,) = explain(LINEAR, ("    return in_features @", code))
     assert finding.code[-3:] == ("cs336_basics/broken.py:2, in <module>", "    return (x", "           ^")
     assert finding.said == (
         "SyntaxError: '(' was never closed",
@@ -317,7 +318,7 @@ def test_a_file_that_python_cannot_read_is_told_once(tell: Tell, tmp_path: Path)
     assert (finding.file, finding.line) == ("cs336_basics/broken.py", 2)
 
 
-def test_the_operands_are_those_that_functional_call_had_given(tell: Tell) -> None:
+def test_the_operands_are_those_that_functional_call_had_given(explain: Explain) -> None:
     after = """
 class Layer(torch.nn.Module):
     def __init__(self, d_in, d_out):
@@ -330,7 +331,7 @@ class Layer(torch.nn.Module):
 def run_linear(d_in, d_out, weights, in_features):
     return torch.func.functional_call(Layer(d_in, d_out), {"weight": weights}, in_features)
 """
-    (finding,) = tell(LINEAR, after=after)
+    (finding,) = explain(LINEAR, after=after)
     assert marked(finding) == "x @ self.weight"
     assert finding.code[-1] == "    here x is (3, 5), self.weight is (7, 5)"
     assert "The second would fit if it were transposed." in finding.said

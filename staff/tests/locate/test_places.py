@@ -13,21 +13,21 @@ from whichline.locate.reference import load_references
 
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
-Tell = Callable[..., list[Finding]]
+Explain = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def tell(program: Callable[..., Suite]) -> Tell:
+def explain(program: Callable[..., Suite]) -> Explain:
     """What is told of a problem, after these replacements in the right program, and `saved` after it was imported."""
 
-    def tell(problem: str, *edits: tuple[str, str], saved: str = "") -> list[Finding]:
+    def explain(problem: str, *edits: tuple[str, str], saved: str = "") -> list[Finding]:
         suite = program(*edits)
         if saved:
             (suite.root / "adapters.py").write_text(saved)
         failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
         return [each for each in diagnose(suite, problem, failing, ()) if "-raises-" not in each.id]
 
-    return tell
+    return explain
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def tell(program: Callable[..., Suite]) -> Tell:
     ],
 )
 def test_one_mistake_is_told_with_its_place(
-    tell: Tell, problem: str, old: str, new: str, place: str, difference: str
+    explain: Explain, problem: str, old: str, new: str, place: str, difference: str
 ) -> None:
-    (finding,) = tell(problem, (old, new))
+    (finding,) = explain(problem, (old, new))
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert difference in finding.said[0]
     assert finding.proof.endswith(("failing tests pass.", "failing test passes."))
@@ -269,9 +269,9 @@ CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
     ids=["exchanged", "one step too many", "nothing given", "cached", "in a handler", "head by head"],
 )
 def test_what_is_told_of_other_kinds_of_mistakes(
-    tell: Tell, problem: str, edits: list[tuple[str, str]], place: str, difference: str
+    explain: Explain, problem: str, edits: list[tuple[str, str]], place: str, difference: str
 ) -> None:
-    finding = tell(problem, *edits)[0]
+    finding = explain(problem, *edits)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].endswith(difference)
 
@@ -304,29 +304,29 @@ class Loud(torch.Tensor):
     ],
     ids=["a global", "a closure", "a stack", "vmap", "a dead branch", "a subclass", "compiled"],
 )
-def test_a_mistake_is_told_whatever_else_the_code_does(tell: Tell, line: str) -> None:
+def test_a_mistake_is_told_whatever_else_the_code_does(explain: Explain, line: str) -> None:
     edits = ("import torch\n", LOUD), (BEFORE, f"    {line}\n{BEFORE}"), (" / math.sqrt(d_k)", "")
-    (finding,) = tell(ATTENTION, *edits)
+    (finding,) = explain(ATTENTION, *edits)
     assert marked(finding) == SCORES
     assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
-def test_what_changes_by_way_of_an_array_is_seen(tell: Tell) -> None:
+def test_what_changes_by_way_of_an_array_is_seen(explain: Explain) -> None:
     through = "z = (x - largest).detach()\n    a = z.numpy()\n    a *= 2\n    e = torch.exp(z)"
-    (finding, *_) = tell(SOFTMAX, ("e = torch.exp(x - largest)", through))
+    (finding, *_) = explain(SOFTMAX, ("e = torch.exp(x - largest)", through))
     assert marked(finding) == "a *= 2"
     assert finding.said == ("Expected x − max; found 2 times that value.",)
 
 
-def test_two_mistakes_are_told_with_both_places(tell: Tell) -> None:
-    first, second = tell(ATTENTION, (" / math.sqrt(d_k)", ""), ("~mask, -math.inf", "~mask, 1e-9"))
+def test_two_mistakes_are_told_with_both_places(explain: Explain) -> None:
+    first, second = explain(ATTENTION, (" / math.sqrt(d_k)", ""), ("~mask, -math.inf", "~mask, 1e-9"))
     assert (first.said[0], first.proof) == ("Expected the scaled scores; found the scores.", "")
     assert second.said[0] == "Expected the masked, scaled scores; found 1e−09 where −inf belongs; the rest is right."
     assert second.proof == "With these two corrected, all 35 failing tests pass."
 
 
-def test_an_argument_that_nothing_reads(tell: Tell) -> None:
-    (finding,) = tell(ROPE, ("theta ** (", "10000.0 ** ("))
+def test_an_argument_that_nothing_reads(explain: Explain) -> None:
+    (finding,) = explain(ROPE, ("theta ** (", "10000.0 ** ("))
     assert marked(finding) == "theta"
     assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
 
@@ -346,11 +346,11 @@ def test_an_argument_that_nothing_reads(tell: Tell) -> None:
     ],
     ids=["another answer each time", "saved since"],
 )
-def test_nothing_is_told_of_what_cannot_be_followed(tell: Tell, edits: list[tuple[str, str]], saved: str) -> None:
-    assert tell(SOFTMAX, *edits, saved=saved) == []
+def test_nothing_is_told_of_what_cannot_be_followed(explain: Explain, edits: list[tuple[str, str]], saved: str) -> None:
+    assert explain(SOFTMAX, *edits, saved=saved) == []
 
 
-def test_the_code_is_as_it_was_afterwards(tell: Tell, public: Suite) -> None:
-    assert tell(SOFTMAX, ("e.sum(dim,", "e.sum(-1,"))
+def test_the_code_is_as_it_was_afterwards(explain: Explain, public: Suite) -> None:
+    assert explain(SOFTMAX, ("e.sum(dim,", "e.sum(-1,"))
     softmax = public.calls.adapters.run_softmax
     assert PROBE not in (*softmax.__code__.co_names, *softmax.__globals__)

@@ -340,7 +340,7 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
         ("test_short", "cannot be compared: the reference's parameter bias is none of its own."),
         (
             "test_right",
-            "All calls of this test give what the reference gives, but for rounding: code_.Right.forward (1).",
+            "All calls of this test return what the reference returns, but for rounding: code_.Right.forward (1).",
         ),
     ],
 )

@@ -413,9 +413,9 @@ def test_where_no_value_shows_the_line_a_change_of_the_code_does(places: dict[st
 @pytest.mark.parametrize(
     ("test", "line"),
     [
-        ("test_async", "Tests that are async are not followed."),
-        ("test_in_turn", "This test does not fail alike twice, so nothing can be proved with it."),
-        ("test_right", "All calls of this test give what the reference gives, but for rounding: code_.plain (1)."),
+        ("test_async", "Async tests are not explained."),
+        ("test_in_turn", "This test fails differently each time, so nothing can be proved with it."),
+        ("test_right", "All calls of this test return what the reference returns, but for rounding: code_.plain (1)."),
         ("test_alone", "This test calls no function that has a reference of the same name."),
     ],
 )
@@ -428,7 +428,7 @@ def test_a_search_that_ends_early_says_so(example: Path) -> None:
     break_line(example, "z / torch.sum(z, dim=dim", "z / torch.sum(z, dim=-1")
     (example / "conftest.py").write_text("from whichline.plain import diagnosis\n\ndiagnosis.MOST_SECONDS = 0\n")
     output = run_pytest(example, "-k", "softmax")
-    assert "The search ended after 120 seconds of processor time: it has not tried everything." in output
+    assert "The search stopped after 120 seconds of processor time, before it had tried everything." in output
 
 
 @pytest.mark.slow

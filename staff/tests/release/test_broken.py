@@ -19,7 +19,7 @@ from whichline_grader.release.broken import (
     try_in_tree,
 )
 from whichline_grader.release.stages import Stage
-from whichline_grader.release.verify import both_suites
+from whichline_grader.release.verify import load_solved_suite
 
 SOURCE = '''def f(x, y: int, scale=0.5):
     """A + b."""
@@ -53,7 +53,7 @@ def test_mistakes_are_made_in_the_solutions_of_a_problem_alone() -> None:
 
 @pytest.mark.slow
 def test_what_becomes_of_a_mistake() -> None:
-    suite = both_suites(ROOT)
+    suite = load_solved_suite(ROOT)
     public = replace(suite, tests=[each for each in suite.tests if each.problem == "softmax" and not each.hidden])
     file = public.problems["softmax"].files[0]
     lines = (ROOT / file).read_text().splitlines()

@@ -13,9 +13,9 @@ from whichline.engine.suite import Suite
 from whichline.engine.toml_file import AssignmentError
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release import verify
-from whichline_grader.release.left_out import without_left_out
+from whichline_grader.release.left_out import remove_left_out
 from whichline_grader.release.texts import TextError, write_texts
-from whichline_grader.release.verify import both_suites, check_right_style
+from whichline_grader.release.verify import check_right_style, load_solved_suite
 
 BONUS = "blockwise_attention"
 TEXT, BONUS_TEXT = "docs/assignment.md", "docs/bonus.md"
@@ -38,7 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def suite(tree: Path) -> Suite:
-    return both_suites(tree)
+    return load_solved_suite(tree)
 
 
 def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -47,7 +47,7 @@ def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
     files = {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
     files |= {file: b"" for each in load_problems(ROOT).values() for file in (*each.files, *each.beside)}
     stated = (ROOT / "assignment.toml").read_bytes()
-    return without_left_out(ROOT, files | {"assignment.toml": stated}), without_left_out(tree, files)
+    return remove_left_out(ROOT, files | {"assignment.toml": stated}), remove_left_out(tree, files)
 
 
 def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> None:

@@ -14,12 +14,12 @@ import sys, torch
 from pathlib import Path
 from whichline.engine import case
 from whichline_grader.authoring.programs import RIGHT_STYLES
-from whichline_grader.release.verify import both_suites, check_right_style, stored_cases
+from whichline_grader.release.verify import load_solved_suite, check_right_style, stored_cases
 root, aten, threads, flush = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "True"
 torch.set_num_threads(threads)
 assert torch.set_flush_denormal(flush)
 assert torch.backends.cpu.get_cpu_capability().lower() == aten, f"this processor has no {aten}"
-suite = both_suites(root)
+suite = load_solved_suite(root)
 case.THREE_DIGITS /= 10
 case.LAST_DIGITS = {dtype: (of_largest / 2, of_each) for dtype, (of_largest, of_each) in case.LAST_DIGITS.items()}
 complaints = [complaint for style in RIGHT_STYLES for complaint in check_right_style(suite, style)]

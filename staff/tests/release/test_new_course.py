@@ -18,7 +18,7 @@ from staff.tests import ROOT
 from staff.tests.files import commit_all, copy_tree, files_in
 from whichline.cli import main as cs336
 from whichline.engine.assignment import load_problems
-from whichline.engine.case import case_names, load_metadata
+from whichline.engine.case import list_case_names, load_metadata
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import check_fixtures
 from whichline_grader.hidden import release
@@ -44,7 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (checkout / file).touch()
     for module in (release, new_course):
-        monkeypatch.setattr(module, "this_root", lambda: checkout)
+        monkeypatch.setattr(module, "get_root", lambda: checkout)
     monkeypatch.setattr(new_course, "load_specs", lambda: {"softmax": replace(SPECS["softmax"], hidden=FEW)})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(checkout)
@@ -231,9 +231,9 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     assert "uv run" not in lines
     do("/bin/bash", "-euc", lines)
     seed = Release(secret).seed
-    assert {name: load_metadata(folder / "hidden", name)["seed"] for name in case_names(folder / "hidden", "**/*")} == {
-        case.name: seed(case.name) for spec in SPECS.values() for case in spec.hidden
-    }
+    assert {
+        name: load_metadata(folder / "hidden", name)["seed"] for name in list_case_names(folder / "hidden", "**/*")
+    } == {case.name: seed(case.name) for spec in SPECS.values() for case in spec.hidden}
     assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
     (checkout / "submissions" / "ada.py").write_text(
         "def run_softmax(in_features, dim):\n    return in_features.softmax(dim)\n"

@@ -70,7 +70,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     def load(root: object, problem: str | None) -> None:
         raise SuiteError("drawn from another secret")
 
-    monkeypatch.setattr(verify, "both_suites", load)
+    monkeypatch.setattr(verify, "load_solved_suite", load)
     monkeypatch.setattr(verify, "stored_cases", lambda *_: ())
     monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
     monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))

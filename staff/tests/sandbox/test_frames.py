@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.inside.frames import FrameError, decode, unpack
 from whichline_grader.sandbox.printable import printable
+from whichline_grader.sandbox.reply import check
 
 TOKEN = "t"  # noqa: S105
 ERROR = {"type": "E", "message": "", "lines": []}

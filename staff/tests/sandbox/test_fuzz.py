@@ -34,14 +34,14 @@ from jaxtyping import TypeCheckError
 
 from whichline.engine.exception_report import ExceptionReport
 from whichline.submission.archive import ArchiveError, check_names
-from whichline.submission.submit import SubmissionError, _imports, read_submission, write_submission
-from whichline_grader.grading.carried_forward import Lender
+from whichline.submission.submit import SubmissionError, _list_imports, read_submission, write_submission
+from whichline_grader.grading.carried_forward import StandIn
 from whichline_grader.grading.findings import find_means_to_hide
-from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.files import Refused
 from whichline_grader.sandbox.inside import frames
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import check
 from whichline_grader.sandbox.submission import Submission, take_in
 
 SEED = 0  # from which all that is tried follows
@@ -54,7 +54,7 @@ Target = Callable[[random.Random, Path], str]
 SENT = [torch.ones(3, 2, requires_grad=True), torch.ones(4)]
 TOKEN = "7"  # noqa: S105
 GIVEN = (torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6), None)
-ATTENTION = Question("run_scaled_dot_product_attention", GIVEN, rehearsed=GIVEN)
+ATTENTION = RemoteCall("run_scaled_dot_product_attention", GIVEN, recorded=GIVEN)
 ODD: list[Any] = [
     *(None, True, False, -1, 0, 1, 2, 7, 8, 2**31, 2**63, -(2**63), 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "float32", "bool", "bfloat16", "complex64", "\ud800", "\x1b[2J", "x" * 5000),
@@ -119,8 +119,8 @@ def request(rng: random.Random, folder: Path) -> str:
 
     Of what it got it may ask for the gradients, each time anew.
     """
-    lesson = Question("run_softmax", (torch.rand(2, 3), 1))
-    lender = Lender([(lesson, ("in_features", "dim"))])
+    lesson = RemoteCall("run_softmax", (torch.rand(2, 3), 1))
+    lender = StandIn([(lesson, ("in_features", "dim"))])
     lender.begin(ATTENTION, TOKEN)
     given, outcome, start = 0, "nothing is lent", frames.PREFIX.size
     for number in range(3):
@@ -131,10 +131,12 @@ def request(rng: random.Random, folder: Path) -> str:
         asked["tensors"] = [frames._describe_tensor(tensor.requires_grad_(rng.random() < 0.5))]
         text = json.dumps(_mutated(rng, asked)).encode()
         try:
-            lent = lender.reply((text, frames.elements(tensor.detach())), TOKEN)
+            carried = lender.reply((text, frames.elements(tensor.detach())), TOKEN)
         except frames.FrameError:
             return "refused"
-        if lent and "value" in (header := json.loads(lent[start : start + frames.PREFIX.unpack_from(lent)[0]])):
+        if carried and "value" in (
+            header := json.loads(carried[start : start + frames.PREFIX.unpack_from(carried)[0]])
+        ):
             given += sum(math.prod(each["shape"]) for each in header["tensors"])
             outcome = "read"
     assert given <= 24
@@ -208,7 +210,7 @@ def source(text: str, folder: Path) -> None:
         taken = take_in(folder)
         _ = taken.sha256, taken.slow_imports, taken.line("adapters.py", 1)
     with suppress(SubmissionError):
-        list(_imports("model.py", text.encode(errors="replace")))
+        list(_list_imports("model.py", text.encode(errors="replace")))
 
 
 def message(text: str, folder: Path) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from whichline_grader.grading.questions import Answers, ask
-from whichline_grader.sandbox.answer import NotAsked, ProtocolViolation, TimedOut, WorkerDied
+from whichline_grader.grading.transcripts import Replies, ask
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.limits import Limits
-from whichline_grader.sandbox.question import Earlier, Question
+from whichline_grader.sandbox.remote_call import Earlier, RemoteCall
+from whichline_grader.sandbox.reply import NotAsked, ProtocolViolation, TimedOut, WorkerDied
 from whichline_grader.sandbox.submission import Submission
 
 LAYERS = ("bubblewrap",)
@@ -25,18 +25,18 @@ def run_softmax(x, dim):
     {body}
     return [calls, me, dim]
 """
-Ask = Callable[..., Answers]
+Ask = Callable[..., Replies]
 
 
-def softmax(dim: object, x: Any = X, **more: Any) -> Question:
-    return Question("run_softmax", (x, dim), **more)
+def softmax(dim: object, x: Any = X, **more: Any) -> RemoteCall:
+    return RemoteCall("run_softmax", (x, dim), **more)
 
 
 @pytest.fixture
 def answers(sandbox: Sandbox) -> Ask:
     """The answers of a submission that counts its calls to some questions."""
 
-    def answers(body: str, *tests: list[Question], **limits: float) -> Answers:
+    def answers(body: str, *tests: list[RemoteCall], **limits: float) -> Replies:
         submission = Submission("x", {"adapters.py": COUNTING.format(body=body).encode()}, "adapters")
         with Interview(sandbox, submission, Limits(**limits)) as interview:  # type: ignore[arg-type]
             return ask(interview, {f"test {number}": test for number, test in enumerate(tests)})

@@ -10,8 +10,8 @@ import torch
 from whichline.engine.errors import StudentRaised
 from whichline.engine.failure import describe
 from whichline.engine.result import Check
-from whichline_grader.sandbox.answer import ProtocolViolation
 from whichline_grader.sandbox.proxy import Adapters
+from whichline_grader.sandbox.reply import ProtocolViolation
 
 from .conftest import ROOT, Run
 

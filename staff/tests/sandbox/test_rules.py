@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from whichline.engine.assignment import load_problems
+from whichline.rules.deductions import compute_deductions
 from whichline.rules.forbidden import load_forbidden
-from whichline.rules.price import charge
 from whichline.rules.watch import MAX_USES, Use
 from whichline_grader.grading.one_submission import MAX_SHOWN, judge
 
@@ -188,8 +188,10 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
 
 def paying(**ran: str) -> dict[str, dict[str, float]]:
     """Who pays what, if each of these problems runs these functions of torch."""
-    works = {problem: {RULES.work_of(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS}
-    return charge(works, POINTS)
+    works = {
+        problem: {RULES.name_work(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS
+    }
+    return compute_deductions(works, POINTS)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_the_list_follows_the_namespaces_of_torch() -> None:
 
 
 def test_the_handout_says_what_the_list_says() -> None:
-    rule = HANDOUT.partition("Implement the core operations yourself")[2].partition("### How you work")[0]
+    rule = HANDOUT.partition("Implement the core operations yourself")[2].partition("## 3 Attention")[0]
     for name in ("torch.nn.functional", "torch.onnx.ops", "EinMix", "nn.Dropout"):
         assert f"`{name}`" in rule
     for name in RULES.allowed:

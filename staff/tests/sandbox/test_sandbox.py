@@ -20,11 +20,11 @@ from staff.tests.live import connect
 from whichline.engine.errors import StudentRaised
 from whichline_grader.sandbox import confinement as sandboxes
 from whichline_grader.sandbox import interview
-from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied, WorkerStopped
 from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.connection import Connection
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.interview import Starved
+from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied, WorkerStopped
 from whichline_grader.sandbox.submission import Submission
 from whichline_grader.sandbox.zygote_files import ENVIRONMENT
 

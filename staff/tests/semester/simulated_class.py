@@ -44,7 +44,7 @@ IN_TIME, TWO_DAYS_LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  #
 EXTENDED, GROUP, MAILED = 2, 5, 6  # numbers of students; the group is late
 
 
-class Work(NamedTuple):
+class Upload(NamedTuple):
     """What is handed in, and what it should get."""
 
     what: str  # it is, for people
@@ -59,7 +59,7 @@ class Student:
     """One of the class: a number from 1, the work, and the part of the points that lateness costs."""
 
     number: int
-    work: Work
+    work: Upload
     penalty: float = 0.0
 
     @property
@@ -96,7 +96,7 @@ def make_class(start: Path, folder: Path) -> list[Student]:
     """Make up six students of the tree that they received, and a folder for what they write."""
     folder.mkdir()
 
-    def faulty(what: str) -> Work:
+    def faulty(what: str) -> Upload:
         (file, right, wrong, lost, in_softmax), path = FAULTS[what], folder / what.replace("/", " ")
         shutil.copytree(start / "cs336_basics", path / "cs336_basics")  # the bonus problems stay as they are
         for name in SOLVED:
@@ -104,15 +104,15 @@ def make_class(start: Path, folder: Path) -> list[Student]:
         source = (path / file).read_text()
         assert right in source, f"{file} has no {right!r}"
         (path / file).write_text(source.replace(right, wrong))
-        return Work(what, path, REQUIRED - lost, SOFTMAX - in_softmax)
+        return Upload(what, path, REQUIRED - lost, SOFTMAX - in_softmax)
 
     attack = write_attack("frame_walk", folder)
     works = [
-        Work("nothing written", start, 0, 0),
-        Work("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
-        Work(f"hostile: {attack.name}", attack, MOST, MOST, hostile=True),
+        Upload("nothing written", start, 0, 0),
+        Upload("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
+        Upload(f"hostile: {attack.name}", attack, MOST, MOST, hostile=True),
         faulty("ε = 1e-9 in softmax"),
         faulty("scores not divided by √d_k"),
-        Work("flat files", write_tree("01_flat_files", folder), REQUIRED),
+        Upload("flat files", write_tree("01_flat_files", folder), REQUIRED),
     ]
     return [Student(number, work) for number, work in enumerate(works, start=1)]

@@ -28,7 +28,7 @@ from staff.tests.semester.simulated_class import (
     ROOT,
     TWO_DAYS_LATE,
     Student,
-    Work,
+    Upload,
     make_class,
 )
 from whichline.engine.assignment import load_problems
@@ -91,7 +91,7 @@ def test_a_semester(tmp_path: Path) -> None:
 
     # A week later two hand in again: one two days late, of which one is free; the other has an extension.
     for number, penalty in ((GROUP, 0.1), (EXTENDED, 0.0)):
-        group[number - 1] = Student(number, Work("handed in again", EVERYTHING, ALL), penalty)
+        group[number - 1] = Student(number, Upload("handed in again", EVERYTHING, ALL), penalty)
         group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
     run_staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
     assert_grades(group, results)

@@ -17,7 +17,7 @@ from whichline.engine.suite import Suite, load_suite
 from whichline.locate.explain import explain
 from whichline.locate.observed import Observed
 from whichline_grader.authoring.programs import RIGHT
-from whichline_grader.release.verify import both_suites, run_suite
+from whichline_grader.release.verify import load_solved_suite, run_suite
 
 PAGE = ROOT / "staff" / "docs" / "findings.md"
 # Some of each kind, for each change; by night all of them run.
@@ -90,7 +90,7 @@ NOT_IN_HIDDEN = {
 
 @pytest.mark.nightly
 def test_the_hidden_suite_fails_what_the_public_one_fails() -> None:
-    both = both_suites(ROOT)
+    both = load_solved_suite(ROOT)
     passed = set()
     for specimen in SPECIMENS:
         adapters = specimen.adapters()

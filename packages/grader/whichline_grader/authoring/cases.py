@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from whichline.engine.assignment import SuiteError
-from whichline.engine.compare import article
+from whichline.engine.compare import add_article
 
 Inputs = dict[str, Any]
 
@@ -51,7 +51,7 @@ def _make_storable(name: str, x: Any) -> Any:
         return json.loads(json.dumps(x))
     except TypeError as error:
         strange = str(error).split()[3]
-        what = article(type(x).__name__) + f" with a {strange} in it" * isinstance(x, list | tuple)
+        what = add_article(type(x).__name__) + f" with a {strange} in it" * isinstance(x, list | tuple)
         kept = "tensors, arrays of numpy, numbers, text, lists and dictionaries"
         raise SuiteError(f"draws {name}, {what}: a case keeps {kept}") from None
 

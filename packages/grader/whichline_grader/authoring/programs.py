@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.engine.assignment import this_root
+from whichline.engine.assignment import get_root
 from whichline.engine.compare import in_dtype
 from whichline_grader.authoring.spec import Adapter, load_specs
 from whichline_grader.paths import STAFF
@@ -18,7 +18,7 @@ PLAIN = "plain_torch"  # the most ordinary program, which fills the gaps of the 
 
 def _load_programs() -> dict[str, dict[str, Adapter]]:
     """Load the `run_*` functions of each program, by the name of its file."""
-    paths = sorted((this_root() / STAFF / PROGRAMS).glob("*.py"))
+    paths = sorted((get_root() / STAFF / PROGRAMS).glob("*.py"))
     loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
     return {
         name: {call: given for call, given in program.items() if call.startswith("run_")}

@@ -14,7 +14,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-from whichline.engine.assignment import ADAPTERS, FILE_NAME, PROBLEMS, Problem, SuiteError, load_problems, this_root
+from whichline.engine.assignment import ADAPTERS, FILE_NAME, PROBLEMS, Problem, SuiteError, get_root, load_problems
 from whichline.engine.compare import in_float64
 from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
@@ -113,7 +113,7 @@ def load_specs() -> Mapping[str, ProblemSpec]:
 @cache
 def load_all_problems() -> Mapping[str, Problem]:
     """Load all problems of the assignment by id, including those that this course leaves out; read once."""
-    return load_problems(this_root(), left_out=None)
+    return load_problems(get_root(), left_out=None)
 
 
 def find_figure(problems: Collection[str]) -> Figure | None:
@@ -122,7 +122,7 @@ def find_figure(problems: Collection[str]) -> Figure | None:
 
 def hidden_tests() -> list[Path]:
     """List the files of the hidden tests, in the order of the problems."""
-    return [find_hidden_tests(this_root(), id) for id in load_specs()]
+    return [find_hidden_tests(get_root(), id) for id in load_specs()]
 
 
 @cache
@@ -139,7 +139,7 @@ def outputs_of(call: str) -> Sequence[str]:
 def _load_spec(id: str) -> ProblemSpec:
     adapters = list_adapters(id)
     for name in (f"{STAFF}/__init__.py", HIDDEN_TESTS):
-        if not (this_root() / PROBLEMS / id / name).exists():
+        if not (get_root() / PROBLEMS / id / name).exists():
             raise SuiteError(f"the problem {id} of {FILE_NAME} needs {PROBLEMS}/{id}/{name}")
     spec = getattr(_import(f"{PROBLEMS}.{id}.{STAFF}"), "SPEC", None)
     if not isinstance(spec, ProblemSpec):
@@ -155,10 +155,10 @@ def _import(name: str) -> ModuleType:
     except CourseworkError:
         raise
     except Exception as error:
-        own = [each for each in extract_tb(error.__traceback__) if Path(each.filename).is_relative_to(this_root())]
+        own = [each for each in extract_tb(error.__traceback__) if Path(each.filename).is_relative_to(get_root())]
         if not own:
             raise
-        at = f"{Path(own[-1].filename).relative_to(this_root())}:{own[-1].lineno}"
+        at = f"{Path(own[-1].filename).relative_to(get_root())}:{own[-1].lineno}"
         raise SuiteError(f"{at}: {type(error).__name__}: {error}") from error
 
 
@@ -173,7 +173,7 @@ def _compute_in_float64(right: Adapter) -> Adapter:
 
 def _check_adapters(homes: Mapping[str, str]) -> Iterator[str]:
     """Say where the functions of `adapters.py` and those of the problems differ."""
-    body = ast.parse((this_root() / ADAPTERS).read_text(encoding="utf-8")).body
+    body = ast.parse((get_root() / ADAPTERS).read_text(encoding="utf-8")).body
     defined = [each.name for each in body if isinstance(each, ast.FunctionDef) and each.name.startswith("run_")]
     for call, id in homes.items():
         if call not in defined:

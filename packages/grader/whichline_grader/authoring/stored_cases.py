@@ -18,13 +18,13 @@ from whichline.engine.case import (
     METADATA,
     Case,
     CaseError,
-    case_names,
     dtype_of,
+    list_case_names,
     list_tensors,
     load_case,
     load_metadata,
 )
-from whichline.engine.compare import article, change_tensors, dtype_name, in_dtype, same
+from whichline.engine.compare import add_article, change_tensors, in_dtype, name_dtype, same
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.spec import outputs_of, reference_of
 
@@ -47,7 +47,7 @@ def _compute_expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor 
         expected = compute_answers(spec.call, inputs, spec.gradients, cotangent)
     for what, x in expected.items():
         if x.is_floating_point() and x.dtype != torch.float64:
-            got = dtype_name(x.dtype)
+            got = name_dtype(x.dtype)
             raise SuiteError(f"{spec.name}: {spec.call} gives the {what} in {got}, expected float64 of a reference")
     return expected
 
@@ -144,7 +144,7 @@ def _choose_specs(
 ) -> tuple[list[str], Sequence[CaseSpec]]:
     if only:
         return [], [spec for spec in specs if spec.name in only]
-    return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
+    return sorted(set(list_case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
 
 
 def _list_complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
@@ -212,7 +212,7 @@ def compute_answers(
             f"{call} gives {len(outputs)} outputs, and `outputs` in SPEC names {len(names)}: {', '.join(names)}"
         )
     for output in (each for each in outputs if not isinstance(each, Tensor)):
-        raise SuiteError(f"{call} gives {article(type(output).__name__)}, expected a tensor")
+        raise SuiteError(f"{call} gives {add_article(type(output).__name__)}, expected a tensor")
     found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}
     if gradients:
         leaves = [inputs[name] for name in gradients]

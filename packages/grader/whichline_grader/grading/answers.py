@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.questions import read_provenance
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import read_provenance
 
 TOKEN = re.compile(rb'"token": ?"[0-9a-f]+"')  # of a question, drawn each time that it is asked
 
@@ -23,7 +23,7 @@ def find_answers(folders: Sequence[Path], content: str, suite: GradedSuite) -> b
         raise AnswersError("its answers are in no folder of --answers; `grade` without --answers asks it here")
     records = [path.read_bytes() for path in paths]
     for path, record in zip(paths, records, strict=True):
-        found, expected = read_provenance(record), suite.provenance_of(content)
+        found, expected = read_provenance(record), suite.compute_provenance(content)
         if found is None:
             raise AnswersError(f"{path} is damaged; copy it again")
         if found.content != content:
@@ -33,12 +33,12 @@ def find_answers(folders: Sequence[Path], content: str, suite: GradedSuite) -> b
         if found.asked != expected.asked:
             what = "another suite, or with other limits, another Python or another torch"
             raise AnswersError(f"{path} was written with {what}; grade it again with those of this machine")
-    if len({_without_tokens(record) for record in records}) > 1:
+    if len({_drop_tokens(record) for record in records}) > 1:
         raise AnswersError(f"it answered twice, and not the same: delete one of {' and '.join(map(str, paths))}")
     return records[0]
 
 
-def _without_tokens(record: bytes) -> bytes:
+def _drop_tokens(record: bytes) -> bytes:
     """What a submission said, whatever it was asked with."""
     try:
         return TOKEN.sub(b"", zlib.decompress(record.partition(b"\n")[2]))

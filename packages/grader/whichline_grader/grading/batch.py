@@ -18,14 +18,14 @@ from pathlib import Path
 
 from whichline.engine.toml_file import AssignmentError
 from whichline_grader.grading.answers import AnswersError, find_answers
-from whichline_grader.grading.final_grades import grades, grades_of, write_grades
+from whichline_grader.grading.final_grades import compute_grades_of, grades, write_grades
 from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
-from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
+from whichline_grader.grading.identity import HandedIn, Upload, check_claims, find_uploads, handed_in, make_safe_name
 from whichline_grader.grading.processes import ANSWERS, Forks, Record
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
-from whichline_grader.grading.suite import GradedSuite, results_of_refused
+from whichline_grader.grading.suite import GradedSuite, list_refused_results
 from whichline_grader.grading.writing import hold, write_atomically, writing
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.files import Refused
@@ -62,7 +62,7 @@ class _Attempt:
     """To grade one submission, for the `number`th time."""
 
     name: str
-    work: Work
+    work: Upload
     number: int = 1
     content: str = ""
 
@@ -96,7 +96,7 @@ def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path,
     taken = f"another batch is writing to {out}; wait for it, or choose another --out"
     with hold(out / ".lock", taken), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
         gradebook.check_decisions(suite.problems)
-        works = _name_submissions(find_work(paths, suite.course.platform), gradebook.paths())
+        works = _name_submissions(find_uploads(paths, suite.course.platform), gradebook.paths())
         check_claims(works)
         with writing(out):
             gradebook.score_with(suite.problems)
@@ -144,12 +144,12 @@ class _Batch:
             if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
                 self.progress.already += 1
                 self._log(attempt, "graded before")
-                self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
+                self.gradebook.hand_in_again(grading, _decode_path(attempt.work.path), self._identify(attempt))
                 self._report(grading)
                 return
         if isinstance(submission, Refused):
             why = str(submission)
-            self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
+            self._record(attempt, Record(list_refused_results(self.suite.suite, why), Notes(refused=why)))
         else:
             try:
                 self.forks.start(attempt.name, submission, self._recall(content))
@@ -186,15 +186,15 @@ class _Batch:
         return path.read_bytes() if path.exists() and not self.how.rerun else b""
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
-        if record.sealed:
+        if record.transcript:
             path = self.out / ANSWERS / attempt.content
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, record.sealed)
-        handed = self._handed_in(attempt)
+            write_atomically(path, record.transcript)
+        handed = self._identify(attempt)
         taken_in = (*_describe(attempt.work, handed), *record.notes.taken_in)
         grading = Grading(
             submission=attempt.name,
-            path=_as_text(attempt.work.path),
+            path=_decode_path(attempt.work.path),
             content=attempt.content,
             suite=self.suite.sha256,
             seed=self.suite.release.seed("release"),
@@ -207,7 +207,7 @@ class _Batch:
         )
         with self._writing():
             self.gradebook.add(grading)
-            # As the gradebook has it: staff may have overruled a violation of the same content.
+            # As the gradebook has it: staff may have waived a violation of the same content.
             self._report(self.gradebook.of(attempt.name) or grading)
         self._log(
             attempt,
@@ -226,7 +226,7 @@ class _Batch:
                 self.gradebook.read_decisions()
             yield
 
-    def _handed_in(self, attempt: _Attempt) -> HandedIn:
+    def _identify(self, attempt: _Attempt) -> HandedIn:
         """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
         handed = handed_in(attempt.work.path, attempt.name, attempt.work.platform)
         before = None
@@ -239,7 +239,7 @@ class _Batch:
 
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
-        found = grades_of(grading, self.suite.course)
+        found = compute_grades_of(grading, self.suite.course)
         if why := write_reports(self.out / grading.submission, Report(grading, self.suite.problems, found)):
             self.progress.unreported[grading.submission] = why
         progress, course = self.progress, self.suite.course
@@ -250,7 +250,7 @@ class _Batch:
                 write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
 
 
-def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
+def _describe(work: Upload, handed: HandedIn) -> Iterator[str]:
     """Say which files a submission came from, and what its name does not say."""
     if work.files:
         yield f"taken together as one submission: {', '.join(ascii(file.name) for file in work.files.values())}"
@@ -259,18 +259,18 @@ def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
         yield f"{strange}: it is a submission of its own, under the name of its file"
 
 
-def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[str, Work]:
+def _name_submissions(works: Iterable[Upload], known: Mapping[str, str]) -> dict[str, Upload]:
     """A name for each: the one under which its path was graded before, as is `known`, or the file's own, made safe.
 
     Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
     file of the same name from elsewhere is another attempt.
     """
     before = {path: name for name, path in known.items()}
-    safe = [(work, safe_name(work.path.name)) for work in works]
-    count = Counter(name for work, name in safe if _as_text(work.path) not in before)
-    names: dict[str, Work] = {}
+    safe = [(work, make_safe_name(work.path.name)) for work in works]
+    count = Counter(name for work, name in safe if _decode_path(work.path) not in before)
+    names: dict[str, Upload] = {}
     for work, name in safe:
-        if was := before.get(_as_text(work.path)):
+        if was := before.get(_decode_path(work.path)):
             name = was
         elif count[name] > 1 or HASHED.fullmatch(name):
             name += f"-{hashlib.sha256(os.fsencode(work.path)).hexdigest()[:12]}"
@@ -278,6 +278,6 @@ def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[s
     return names
 
 
-def _as_text(path: Path) -> str:
+def _decode_path(path: Path) -> str:
     """A name in it may be no text."""
     return os.fsencode(path).decode(errors="backslashreplace")

@@ -23,14 +23,14 @@ from torch import Tensor
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Check, Outcome, Result
 from whichline_grader.authoring.spec import Adapter, load_specs, reference_of
-from whichline_grader.grading.questions import Right, answer_right
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import Right, compute_right_reply
 from whichline_grader.sandbox.inside.frames import FrameError, apply, decode, encode, expect, pack, parse_header, unpack
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
 
 MOST_REQUESTS, MOST_REFUSED = 500, 5_000  # for one question: then nothing more is lent, and then it is no program
 MOST_TENSORS = 8  # in one request, if no lesson has more
-Lessons = Sequence[tuple[Question, Sequence[str]]]
+Lessons = Sequence[tuple[RemoteCall, Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class RecordedCall:
 
 
 @cache
-def list_calls(question: Question) -> list[RecordedCall]:
+def list_calls(remote_call: RemoteCall) -> list[RecordedCall]:
     """The calls of other problems' references that the right program makes for a question, in its own words."""
-    codes, own = _find_codes(), reference_of(question.call)
+    codes, own = _find_codes(), reference_of(remote_call.call)
     of_others = {
         code: right for code, (right, problem) in codes.items() if problem != codes[inspect.unwrap(own).__code__][1]
     }
@@ -57,11 +57,11 @@ def list_calls(question: Question) -> list[RecordedCall]:
             given = {name: frame.f_locals[name] for name in names}
             made.append(RecordedCall(of_others[frame.f_code].__name__, given, _count(value)))
 
-    widened, before = [in_dtype(each, torch.float64) for each in question.rehearsed], sys.getprofile()
+    widened, before = [in_dtype(each, torch.float64) for each in remote_call.recorded], sys.getprofile()
     sys.setprofile(look)
     try:
         with torch.no_grad():
-            apply(own, widened, question.names)
+            apply(own, widened, remote_call.names)
     finally:
         sys.setprofile(before)
     return made
@@ -86,26 +86,26 @@ def _count(value: Any) -> int:
     return sum(map(_count, value)) if isinstance(value, tuple | list) else value.numel()
 
 
-class Lender:
+class StandIn:
     """Answers what a submission asks of earlier problems, and keeps which adapters that were, by question."""
 
     def __init__(self, lessons: Lessons) -> None:
-        self.lessons, self.used = lessons, defaultdict[Question, set[str]](set)
-        self._lent = {lesson.call for lesson, _ in lessons}
+        self.lessons, self.used = lessons, defaultdict[RemoteCall, set[str]](set)
+        self._carried = {lesson.call for lesson, _ in lessons}
         self._most_tensors = max([MOST_TENSORS, *(len(lesson.packed[1]) for lesson, _ in lessons)])
         self._token, self._requests = "", 0
 
-    def begin(self, question: Question, token: str) -> None:
+    def begin(self, remote_call: RemoteCall, token: str) -> None:
         self._token, self._requests, self._given = token, 0, list[Right]()
-        self._made = [made for made in list_calls(question) if made.call in self._lent]
+        self._made = [made for made in list_calls(remote_call) if made.call in self._carried]
         self._left, self._work = Counter[str](), Counter[str]()
-        times = 1 if question.cotangents is None else 2  # a gradient of one's own computes anew what it forgot
+        times = 1 if remote_call.cotangents is None else 2  # a gradient of one's own computes anew what it forgot
         for made in self._made:
             self._left[made.call] += times * made.size
             self._work[made.call] += count_vectors(made.arguments.values())
-        self._used = self.used[question]
+        self._used = self.used[remote_call]
 
-    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
+    def drop(self, lesson: tuple[RemoteCall, Sequence[str]]) -> None:
         """Lend nothing that is learned from a lesson, as from one that ends the worker."""
         self.lessons = [each for each in self.lessons if each is not lesson]
 
@@ -136,18 +136,18 @@ class Lender:
         arguments = self._fill_in(call, {name: decode(x, tensors) for name, x in asked.items()})
         if arguments is None or count_vectors(arguments) > self._work[call]:
             return pack({})
-        right = answer_right(reference_of(call), arguments)
+        right = compute_right_reply(reference_of(call), arguments)
         self._left[call] -= sum(output.numel() for output in right.outputs)
         if self._left[call] < 0:
             return pack({})
         self._given.append(right)
         self._used.add(call)
-        return pack({"value": right.answer.value, "number": len(self._given) - 1}, right.answer.outputs)
+        return pack({"value": right.reply.value, "number": len(self._given) - 1}, right.reply.outputs)
 
     def _differentiate(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
         cotangents = [decode(each, tensors) for each in expect(list, header["cotangents"], "cotangents")]
         right = self._given[expect(int, header["borrow"], "a number")]
-        for output, cotangent in zip(right.answer.outputs, cotangents, strict=True):
+        for output, cotangent in zip(right.reply.outputs, cotangents, strict=True):
             if cotangent is not None and (cotangent.shape, cotangent.dtype) != (output.shape, output.dtype):
                 raise FrameError("a gradient is borrowed by something of another shape")
         found = right.differentiate(cotangents)
@@ -188,48 +188,50 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
     What the handout names besides is found by its name.
     """
     wrong = {result.problem for result in results if not result.passed and result.check is not Check.NOT_WRITTEN}
-    asked: dict[str, list[Question]] = {}
+    asked: dict[str, list[RemoteCall]] = {}
     for test in graded.suite.tests:
-        for question in graded.questions[test.name] if test.problem in wrong and not test.hidden else ():
-            asked.setdefault(question.call, []).append(question)
-    lessons = [max(each, key=_tell) for each in asked.values()]
+        for remote_call in graded.remote_calls[test.name] if test.problem in wrong and not test.hidden else ():
+            asked.setdefault(remote_call.call, []).append(remote_call)
+    lessons = [max(each, key=_count_distinctions) for each in asked.values()]
     lessons += [
-        Question(each.__name__, ()) for id, spec in load_specs().items() if id in wrong for each in spec.helpers
+        RemoteCall(each.__name__, ()) for id, spec in load_specs().items() if id in wrong for each in spec.helpers
     ]
     return [(lesson, _name_arguments(lesson)) for lesson in lessons]
 
 
-def _name_arguments(question: Question) -> Sequence[str]:
+def _name_arguments(remote_call: RemoteCall) -> Sequence[str]:
     """The names of its arguments, and after them of those that it leaves out."""
-    parameters = [*inspect.signature(reference_of(question.call)).parameters]
-    positional = parameters[: len(question.arguments) - len(question.names)]
-    return list(dict.fromkeys((*positional, *question.names, *parameters)))
+    parameters = [*inspect.signature(reference_of(remote_call.call)).parameters]
+    positional = parameters[: len(remote_call.arguments) - len(remote_call.names)]
+    return list(dict.fromkeys((*positional, *remote_call.names, *parameters)))
 
 
-def _tell(question: Question) -> tuple[int, int]:
+def _count_distinctions(remote_call: RemoteCall) -> tuple[int, int]:
     """Count what distinguishes the arguments: tensors, and sizes that differ."""
-    tensors = [each for each in question.arguments if isinstance(each, Tensor)]
-    return len(tensors) if not question.memory else 0, len({size for each in tensors for size in each.shape})
+    tensors = [each for each in remote_call.arguments if isinstance(each, Tensor)]
+    return len(tensors) if not remote_call.memory else 0, len({size for each in tensors for size in each.shape})
 
 
 def choose_tests(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> dict[str, set[str]]:
     """The tests that failed and for which the right program calls what there is a lesson of, each with what that is."""
-    lent = {lesson.call for lesson, _ in lessons}
+    carried = {lesson.call for lesson, _ in lessons}
     failed = [each.test for each in results if not (each.passed or each.outcome is Outcome.VIOLATION)]
-    asked = {test: each[0].call for test in failed if (each := graded.questions[test])}
-    calls = {call: lent & _list_names(graded, call) for call in {*asked.values()}} if lent else {}
+    asked = {test: each[0].call for test in failed if (each := graded.remote_calls[test])}
+    calls = {call: carried & _list_names(graded, call) for call in {*asked.values()}} if carried else {}
     return {test: calls[call] for test, call in asked.items() if calls.get(call)}
 
 
 def _list_names(graded: GradedSuite, call: str) -> set[str]:
     """The adapters that the right program calls for another one: for what is asked of it in little memory, too."""
-    questions = [each for some in graded.questions.values() for each in some if each.call == call and not each.memory]
-    return {made.call for each in questions for made in list_calls(each)}
+    remote_calls = [
+        each for some in graded.remote_calls.values() for each in some if each.call == call and not each.memory
+    ]
+    return {made.call for each in remote_calls for made in list_calls(each)}
 
 
-def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:
+def judge_again(result: Result, again: Result, carried: Collection[str]) -> Result:
     """The result of a test, or a pass if it passes with what was lent; an error of ours stays one."""
     if result.passed or not (again.passed or again.outcome is Outcome.ERROR):
         return result
-    why = f"passes when the right program answers {' and '.join(lent)}, which is charged in its own problem"
+    why = f"passes when the right program answers {' and '.join(carried)}, which is charged in its own problem"
     return replace(again, staff=why) if again.passed else again

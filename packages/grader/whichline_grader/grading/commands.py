@@ -18,12 +18,12 @@ from rich.text import Text
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.class_losses import ClassLoss
+from whichline_grader.grading.class_deductions import ClassDeduction
 from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
-from whichline_grader.grading.identity import Platform, find_work, safe_name
+from whichline_grader.grading.identity import Platform, find_uploads, make_safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
@@ -101,26 +101,30 @@ def grade(
                 how = How(jobs or os.cpu_count() or 1, rerun, answers, show, tell)
                 done = grade_all(suite, sandbox, submission, out, how)
         with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
-            _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
+            _write_and_print(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
-        raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+        raise click.ClickException(
+            f"{error}; the results in {out} are intact: run the same command to continue"
+        ) from None
     except KeyboardInterrupt:
         with suppress(GradebookError), open_results(out) as results:  # it may be empty yet
             write_course(console, results)
-        console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
+        console.print(
+            Text(f"Interrupted. What is graded so far is in {out}: run the same command to continue.", "yellow")
+        )
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults or done.unreported else 0)
 
 
-def _write_and_tell(console: Console, results: Results, done: "Progress") -> None:
+def _write_and_print(console: Console, results: Results, done: "Progress") -> None:
     graded = [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]
     if graded:
         console.print(draw_board(graded, results.problems))
     for line in cut_list(list(list_remarks(graded)), MOST, "`staff report` lists them"):
         console.print(Text(line, "yellow"))
     for name, reason in done.faults.items():
-        console.print(Text(f"NOT GRADED, by no fault of the submission: {name}: {reason}", "red"))
+        console.print(Text(f"NOT GRADED, and not because of the submission: {name}: {reason}", "red"))
     students, found = write_course(console, results)
     if found and len(students) > 1:
         console.print(draw_findings(found))
@@ -142,17 +146,17 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     _need_linux()
     root = find_checked_root()
     path = _find_handed_in(submission, out)
-    beside = find_work(path.parent.iterdir(), load_course(root).platform)
+    beside = find_uploads(path.parent.iterdir(), load_course(root).platform)
     with Reader() as reader:
         taken_in = reader.take_in(path, next((work.files for work in beside if work.path == path), {}))
     if (record := out / ANSWERS / (content := taken_in.sha256)).exists():
         from whichline_grader.grading.one_submission import find_tests, reproduce_tests
-        from whichline_grader.grading.questions import read_sealed
         from whichline_grader.grading.suite import load_graded_suite
+        from whichline_grader.grading.transcripts import read_transcript
 
         suite = load_graded_suite(root)
-        if sealed := read_sealed(record.read_bytes(), suite.questions, suite.provenance_of(content)):
-            reproduce_tests(suite, taken_in, find_tests(suite, test), sealed)
+        if transcript := read_transcript(record.read_bytes(), suite.remote_calls, suite.compute_provenance(content)):
+            reproduce_tests(suite, taken_in, find_tests(suite, test), transcript)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
         from whichline_grader.grading.one_submission import ask_again, find_tests, reproduce_tests
@@ -183,7 +187,7 @@ def _list_layer(sandbox: Sandbox) -> list[Text]:
 
 def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     """Refuse more than one submission where a later one can read marks of an earlier one."""
-    if (count := len(find_work(paths, platform))) > 1:
+    if (count := len(find_uploads(paths, platform))) > 1:
         raise click.ClickException(
             f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
             f"of its own, and judge them together with {ANSWERS_OPTION}"
@@ -202,15 +206,15 @@ def _need_linux() -> None:
 def show_progress(console: Console) -> Iterator[Callable[["Progress"], None]]:
     """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
     if not console.is_terminal:
-        told = 0
+        printed = 0
 
-        def tell(now: "Progress") -> None:
-            nonlocal told
-            if now.done * LINES // max(1, now.total) > told:
-                told = now.done * LINES // now.total
+        def print_line(now: "Progress") -> None:
+            nonlocal printed
+            if now.done * LINES // max(1, now.total) > printed:
+                printed = now.done * LINES // now.total
                 console.print(Text(_describe(now)))
 
-        yield tell
+        yield print_line
         return
     # Drawn when something changes: a thread that draws must not be there when a submission's process is forked.
     columns = (progress.BarColumn(), progress.TextColumn("{task.fields[state]}"), progress.TimeRemainingColumn())
@@ -235,7 +239,7 @@ def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> 
     table.add_column("Points", f"{mean:.2f}/{most:g}", justify="right")
     for problem in problems.values():
         own = [grading.scores[problem.id] for grading in gradings if problem.id in grading.scores]
-        mean = fmean(grading.points_of(problem.id) for grading in gradings)
+        mean = fmean(grading.compute_points(problem.id) for grading in gradings)
         colour = "green" if all(each.passed == each.tests for each in own) else "red"
         points = Text(f"{mean:.2f}/{problem.points:g}", colour)
         table.add_row(problem.id + " (bonus)" * problem.bonus, _count_passed(own), points)
@@ -250,22 +254,22 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
     """List what staff should look at: new names, what the rules forbid or the source could hide, what staff decided."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
-        if name != safe_name(Path(grading.path).name):
+        if name != make_safe_name(Path(grading.path).name):
             yield f"{printable(grading.path)} is reported as {name}"
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, lines in grading.violations.items():
-            if problem not in grading.overruled:
+            if problem not in grading.waived:
                 yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
         yield from (f"to look at: {name}: {each}" for each in notes.doubts)
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 
 
-def draw_findings(found: Sequence[ClassLoss]) -> Table:
+def draw_findings(found: Sequence[ClassDeduction]) -> Table:
     shown = found[:COSTLIEST]
     caption = f"{len(shown)} of {len(found)}; the others are in findings.csv" if len(found) > len(shown) else None
     table = Table("Points lost", "Submissions", "What", title="What costs the class most", caption=caption)
     for each in shown:
-        table.add_row(f"{each.loss.points:.1f}", str(len(each.entries)), Text(printable(each.says)))
+        table.add_row(f"{each.deduction.points:.1f}", str(len(each.entries)), Text(printable(each.says)))
     return table

@@ -13,7 +13,7 @@ from typing import Literal
 import click
 
 from whichline.engine.assignment import FILE_NAME, find_root, read_assignment
-from whichline.engine.toml_file import Complaint, located, read_toml
+from whichline.engine.toml_file import Complaint, locate_error, read_toml
 from whichline_grader.grading.identity import HandedIn, Platform, RosterError, Student
 from whichline_grader.hidden.release import CourseFolder, load_course_folder, load_graded_problems
 from whichline_grader.paths import COURSE
@@ -37,20 +37,20 @@ class Roster:
     rows: list[Row] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
 
-    def known_by(self, keys: Collection[str]) -> str:
+    def find_column(self, keys: Collection[str]) -> str:
         """The column that knows most of these students: a number in one may be another's in the next."""
         return max(KEYS, key=lambda name: sum(row.get(name) in keys for row in self.rows))
 
     def find_ungraded(self, keys: Collection[str]) -> list[str]:
         """The students, by name, who have none of these keys."""
-        key = self.known_by(keys)
+        key = self.find_column(keys)
         students = (row for row in self.rows if row["Student"].strip() != TOTAL)
         return [row["Student"] for row in students if row.get(key, "") not in keys]
 
 
 def read_roster(path: Path) -> Roster:
     """Read a gradebook that Canvas exported; RosterError if it is not one."""
-    rows, columns = _table(path, ("Student", "ID"), "export the gradebook from Canvas")
+    rows, columns = _read_table(path, ("Student", "ID"), "export the gradebook from Canvas")
     for number, row in enumerate(rows, start=2):
         if row["ID"] == "ID":
             todo = "export all sections as one; a second site of Canvas is a course of its own"
@@ -60,7 +60,7 @@ def read_roster(path: Path) -> Roster:
 
 def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
     """The group of each student, from the list of groups that Canvas exports; RosterError if it is not one."""
-    rows, _ = _table(path, ("group_name", "canvas_user_id", "name"), "export the groups from Canvas")
+    rows, _ = _read_table(path, ("group_name", "canvas_user_id", "name"), "export the groups from Canvas")
     members: dict[str, list[Student]] = {}
     for row in rows:
         if row["group_name"]:
@@ -70,7 +70,7 @@ def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
 
 def read_times(path: Path) -> dict[int, datetime]:
     """The time at which each file came, by the id that Canvas knows the file by; RosterError if the list has none."""
-    rows, _ = _table(path, ("file_id", "submitted_at"), "write it as running-a-course.md says")
+    rows, _ = _read_table(path, ("file_id", "submitted_at"), "write it as running-a-course.md says")
     times: dict[int, datetime] = {}
     for number, row in enumerate(rows, start=2):
         try:
@@ -86,7 +86,7 @@ def read_times(path: Path) -> dict[int, datetime]:
     return times
 
 
-def _table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Row], list[str]]:
+def _read_table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Row], list[str]]:
     """The rows of a csv file that has the expected columns, and all of its columns."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -148,7 +148,7 @@ class Course(CourseFolder):
         return read_groups(Path(self.groups)) if self.groups else {}
 
     @cached_property
-    def came(self) -> dict[int, datetime]:
+    def times_of_upload(self) -> dict[int, datetime]:
         return read_times(Path(self.times)) if self.times else {}
 
     @cached_property
@@ -156,8 +156,8 @@ class Course(CourseFolder):
         """The roster; without one, nobody is listed."""
         return read_roster(Path(self.roster)) if self.roster else Roster()
 
-    def names_of(self, students: Collection[str]) -> dict[str, str]:
-        key = self.listed.known_by(students)
+    def list_names(self, students: Collection[str]) -> dict[str, str]:
+        key = self.listed.find_column(students)
         return {row[key]: row["Student"] for row in self.listed.rows if row.get(key) in students}
 
     def days_late(self, student: str, handed_in: HandedIn) -> int | None:
@@ -167,7 +167,7 @@ class Course(CourseFolder):
             return None
         return max(0, math.ceil((handed_in.at - due) / timedelta(days=1)))
 
-    def say_late(self, days_late: int | None, handed_in: HandedIn) -> str:
+    def describe_lateness(self, days_late: int | None, handed_in: HandedIn) -> str:
         """In words, for the student; empty if the attempt is not late."""
         if days_late is None:
             return "handed in late, by how much is not known" if handed_in.late else ""
@@ -198,18 +198,18 @@ def find_checked_root() -> Path:
     """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end."""
     root = find_root(Path.cwd())
     if not (root / (package := read_assignment(root).package)).is_dir():
-        raise located(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))
+        raise locate_error(root / FILE_NAME, Complaint(("package",), f"is {package!r}, and there is no such folder"))
     course = load_course(root)
     named = [(root / COURSE, (name,), getattr(course, name)) for name in LISTS if getattr(course, name)]
     for number, problem in enumerate(load_graded_problems(root).values()):
         named += [(root / FILE_NAME, ("problem", number, "files"), root / file) for file in problem.files]
     for path, key, file in named:
         if not Path(file).is_file():
-            raise located(path, Complaint(key, f"names {file}, and there is no such file"))
-    _ = course.members, course.came
+            raise locate_error(path, Complaint(key, f"names {file}, and there is no such file"))
+    _ = course.members, course.times_of_upload
     columns = [name for name in course.listed.columns if name not in IDENTITY]
     if course.roster and course.column not in columns:
         has = ", ".join(map(repr, columns)) or "no assignment"
         what = f"is {course.column!r}, which {course.roster} does not have; expected one of {has}"
-        raise located(root / COURSE, Complaint(("column",), what))
+        raise locate_error(root / COURSE, Complaint(("column",), what))
     return root

@@ -34,20 +34,20 @@ class Comment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overruling(Comment):
+class Waiver(Comment):
     """Right answers in a problem count though they break the rules; the text says why."""
 
     problem: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adjustment(Overruling):
+class Adjustment(Waiver):
     """Points are added to what the tests of a problem earn, or below 0 taken away; the text says why."""
 
     points: Signed
 
 
-TABLES = {Adjustment: "adjust", Overruling: "overrule", Comment: "comment"}
+TABLES = {Adjustment: "adjust", Waiver: "waive", Comment: "comment"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Decisions:
     """All that staff decided about a class."""
 
     adjust: tuple[Adjustment, ...] = ()  # in the order of the file
-    overrule: tuple[Overruling, ...] = ()
+    waive: tuple[Waiver, ...] = ()
     comment: tuple[Comment, ...] = ()
     # of a student, the work that counts, whatever its place among the attempts
     counts: dict[str, str] = field(default_factory=dict)

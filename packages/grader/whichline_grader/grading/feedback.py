@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from whichline_grader.grading.losses import Kind, Loss, add_up
+from whichline_grader.grading.deductions import Deduction, Kind, add_up
 from whichline_grader.grading.report import Report, make_printable
 from whichline_grader.sandbox.printable import printable
 
@@ -21,18 +21,18 @@ def feedback(report: Report) -> str:
     lines += _tabulate(report)
     for remark in report.remarks:
         lines += _describe_text(remark, MAX_DUMP)
-    large = [each for each in report.losses if not each.is_small]
-    lost = add_up(report.losses).points
+    large = [each for each in report.deductions if not each.is_small]
+    lost = add_up(report.deductions).points
     due = [each for each in large if each.points or not lost]  # of a bonus, if nothing else is lost
     found, unexplained = ([each for each in due if each.kind is kind] for kind in (Kind.FOUND, Kind.UNEXPLAINED))
     shown = [*found[:MOST_SHOWN], *unexplained[:1]]
-    for loss in large:
-        if loss.kind is Kind.NOT_OWN:
-            lines += ["", *fence(loss.finding.said)]
+    for deduction in large:
+        if deduction.kind is Kind.NOT_OWN:
+            lines += ["", *fence(deduction.finding.said)]
         else:
-            lines += [*[""] * (not lines[-1].startswith("- ")), _describe_in_a_line(loss, loss in shown)]
-            lines += _show(loss) * (loss in shown)
-    lines += _sum_up([each for each in report.losses if each.is_small])
+            lines += [*[""] * (not lines[-1].startswith("- ")), _describe_in_a_line(deduction, deduction in shown)]
+            lines += _show(deduction) * (deduction in shown)
+    lines += _sum_up([each for each in report.deductions if each.is_small])
     for text in report.printed:
         lines += _describe_text(text, MOST_PRINTED)
     return "\n".join(lines) + "\n"
@@ -54,40 +54,42 @@ def _tabulate(report: Report) -> Iterator[str]:
         rows += [f"| **{re.sub(PLAIN, ' ', what)}** | **{points}** | |" for what, points in account]
     if rows:
         yield from ("", "| Problem | Points | Tests passed |", "|---|---:|---:|", *rows)
-    told = {"Full points": full, "Bonus problems that are not written": unwritten}
+    summaries = {"Full points": full, "Bonus problems that are not written": unwritten}
     if full or unwritten:
-        yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in told.items() if titles))
+        yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in summaries.items() if titles))
 
 
-def _describe_in_a_line(loss: Loss, is_shown: bool) -> str:
+def _describe_in_a_line(deduction: Deduction, is_shown: bool) -> str:
     """Say what a thing costs and where, what it is if that is not shown below, and how to see it."""
-    what = loss.title if is_shown and loss.kind is Kind.FOUND else _describe(loss)
-    see = f". To see it: {quote_code(loss.see)}" if loss.see and loss.kind is not Kind.NOT_WRITTEN else ""
-    return f"- **{loss.cost}**: {what}{see}"
+    what = deduction.title if is_shown and deduction.kind is Kind.FOUND else _describe(deduction)
+    see = (
+        f". To see it: {quote_code(deduction.see)}" if deduction.see and deduction.kind is not Kind.NOT_WRITTEN else ""
+    )
+    return f"- **{deduction.cost}**: {what}{see}"
 
 
-def _describe(loss: Loss) -> str:
+def _describe(deduction: Deduction) -> str:
     """Say where a thing is and what; if nothing was found, in which tests."""
-    said = f"{loss.title}: {quote_code(' '.join(filter(None, (loss.place, loss.says))))}"
-    if loss.kind is not Kind.UNEXPLAINED:
+    said = f"{deduction.title}: {quote_code(' '.join(filter(None, (deduction.place, deduction.says))))}"
+    if deduction.kind is not Kind.UNEXPLAINED:
         return said
-    hidden = ", ".join(map(quote_code, loss.hidden_says))
-    return f"{said} in {loss.names}" + f"; hidden tests say {hidden}" * bool(hidden)
+    hidden = ", ".join(map(quote_code, deduction.hidden_says))
+    return f"{said} in {deduction.names}" + f"; hidden tests say {hidden}" * bool(hidden)
 
 
-def _show(loss: Loss) -> list[str]:
+def _show(deduction: Deduction) -> list[str]:
     """Show what was found, or else what one of the tests says besides."""
-    if loss.kind is Kind.FOUND:
-        innermost = replace(loss.finding, code=loss.finding.code[-MOST_CODE:])
+    if deduction.kind is Kind.FOUND:
+        innermost = replace(deduction.finding, code=deduction.finding.code[-MOST_CODE:])
         return ["", *fence(innermost.lines)]
-    return ["", *fence(loss.example, MAX_DUMP)] if loss.example else []
+    return ["", *fence(deduction.example, MAX_DUMP)] if deduction.example else []
 
 
-def _sum_up(losses: Sequence[Loss]) -> list[str]:
+def _sum_up(deductions: Sequence[Deduction]) -> list[str]:
     """Small things in one line, and what they cost together."""
-    if len(losses) < 2:
-        return ["", *(_describe_in_a_line(each, False) for each in losses)] if losses else []
-    return ["", f"- **{add_up(losses).cost}** for small things: {'; '.join(map(_describe, losses))}"]
+    if len(deductions) < 2:
+        return ["", *(_describe_in_a_line(each, False) for each in deductions)] if deductions else []
+    return ["", f"- **{add_up(deductions).cost}** for small things: {'; '.join(map(_describe, deductions))}"]
 
 
 def _describe_text(text: str, most: int) -> list[str]:

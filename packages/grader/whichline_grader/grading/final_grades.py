@@ -12,7 +12,7 @@ from whichline.engine.errors import CourseworkError
 from whichline_grader.grading.course import IDENTITY, TOTAL, Course, Roster
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.identity import HandedIn, Student, with_groups
+from whichline_grader.grading.identity import HandedIn, Student, add_groups
 from whichline_grader.grading.writing import write_atomically
 from whichline_grader.sandbox.printable import printable
 
@@ -61,9 +61,9 @@ def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
     course = match_extensions(course, keys | {member.key for key in keys for member in course.members.get(key, ())})
     attempts: dict[str, list[Grade]] = {}
     for grading in gradings:
-        for grade in grades_of(grading, course):
+        for grade in compute_grades_of(grading, course):
             attempts.setdefault(grade.student.key, []).append(grade)
-    names, found = course.names_of(attempts), []
+    names, found = course.list_names(attempts), []
     for key, theirs in sorted(attempts.items()):
         chosen = _choose(theirs, course.attempt, gradebook.decisions.counts.get(key))
         name = names.get(key, chosen.student.name)
@@ -71,16 +71,16 @@ def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
     return found
 
 
-def grades_of(grading: Grading, course: Course) -> list[Grade]:
+def compute_grades_of(grading: Grading, course: Course) -> list[Grade]:
     """One grade for each student who handed this in, as if it were the only attempt."""
     handed = grading.handed_in
     if handed.at is None:
-        handed = replace(handed, at=course.came.get(handed.order))
-    handed = with_groups(handed, course.members)
+        handed = replace(handed, at=course.times_of_upload.get(handed.order))
+    handed = add_groups(handed, course.members)
     found = []
     for student in handed.students:
         days = course.days_late(student.key, handed)
-        late = course.say_late(days, handed)
+        late = course.describe_lateness(days, handed)
         found.append(Grade(student, handed, grading, days, course.penalty(days) * grading.points, late))
     return found
 
@@ -192,7 +192,7 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
     `days_late` is empty when the time is not known; `late` is then what Canvas says. `grade` is what is left of the
     points after the penalty. `violations` counts lines, `notes` are for staff.
     """
-    suite = last_suite(found)
+    suite = find_last_suite(found)
     columns = ["student", "name", "email", "submission", "attempt", "attempts", "group", "late", "days_late", *problems]
     rows: list[list[object]] = [[*columns, "points", "maximum", "penalty", "grade", "violations", "notes"]]
     for grade in found:
@@ -201,9 +201,9 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
         row = [student.key, student.name, student.email, grading.submission, grade.attempt, grade.attempts]
         late = handed.late if days is None else days > 0
         row += [group, "yes" if late else "", "" if days is None else days]
-        row += [_number(grading.points_of(problem)) for problem in problems]
-        row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
-        row += [sum(map(len, grading.violations.values())) + grading.meddled, "; ".join(_notes(grade, suite))]
+        row += [_format_points(grading.compute_points(problem)) for problem in problems]
+        row += [_format_points(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
+        row += [sum(map(len, grading.violations.values())) + grading.meddled, "; ".join(_describe_notes(grade, suite))]
         rows.append(row)
     write_table(path, rows)
 
@@ -211,7 +211,7 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
 def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
     """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([_inert(cell) if inert else cell for cell in row] for row in rows)
+    csv.writer(text).writerows([_disarm(cell) if inert else cell for cell in row] for row in rows)
     write_atomically(path, text.getvalue())
 
 
@@ -219,24 +219,24 @@ def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str
     """Write the points into a `column` of a copy of a roster, for Canvas; return who has a grade and is not in it."""
     kept = [name for name in roster.columns if name in IDENTITY]
     waiting = {grade.student.key: grade for grade in found}
-    key = roster.known_by(waiting)
+    key = roster.find_column(waiting)
     maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
     lines = [[*kept, column]]
     for row in roster.rows:
         grade = waiting.pop(row.get(key, ""), None)
-        points = "" if grade is None else _number(grade.points)
+        points = "" if grade is None else _format_points(grade.points)
         if row["Student"].strip() == TOTAL:
-            points = _number(maximum)
+            points = _format_points(maximum)
         lines.append([*(row[name] for name in kept), points])
     write_table(path, lines, inert=False)  # Canvas knows its own names
     return [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
 
 
-def last_suite(found: Sequence[Grade]) -> str:
+def find_last_suite(found: Sequence[Grade]) -> str:
     return max((grade.grading for grade in found), key=lambda grading: grading.started).suite if found else ""
 
 
-def _notes(grade: Grade, suite: str) -> Iterator[str]:
+def _describe_notes(grade: Grade, suite: str) -> Iterator[str]:
     grading = grade.grading
     if grading.notes.refused:
         yield f"not run: {grading.notes.refused}"
@@ -253,11 +253,11 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
         yield f"{grading.not_run} tests not run"
 
 
-def _number(points: float) -> str:
+def _format_points(points: float) -> str:
     return f"{round(points, 4):g}"
 
 
-def _inert(cell: object) -> object:
+def _disarm(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
     if not isinstance(cell, str):
         return cell

@@ -18,15 +18,15 @@ from whichline.engine.suite import Test
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import make_case, public_seed
 from whichline_grader.grading.graded import read_finding
-from whichline_grader.grading.questions import Recorded, ask
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import Replayer, ask
 from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
-from whichline_grader.sandbox.answer import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview, Spent, Starved
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.printable import printable
+from whichline_grader.sandbox.reply import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.submission import Submission, is_the_courses
 
 MOST_DRAWN = 6
@@ -35,14 +35,14 @@ MOST, MOST_LINES, LONGEST = 30, 24, 500  # findings, lines of one, characters in
 UNREADABLE = "{} of its findings were left out: they are not what the search for mistakes writes"
 
 
-def ask_for_advice(
+def request_diagnosis(
     sandbox: Sandbox, submission: Submission, results: Sequence[Result], drawn: Sequence[tuple[Result, Case]] = ()
 ) -> tuple[tuple[Finding, ...], str]:
     """Findings about the problems of which a public test failed, or one on a case that was drawn.
 
-    And, for staff, whether any was left out. A submission that gives no answer gets no advice.
+    And, for staff, whether any was left out. A submission that gives no output gets no findings.
     """
-    if sandbox.advisor is None:
+    if sandbox.diagnosis is None:
         return (), ""
     every = [*results, *(result for result, _ in drawn)]
     tests = {result.test: result.problem for result in every if not result.passed}
@@ -50,7 +50,7 @@ def ask_for_advice(
         {field.name: getattr(case, field.name) for field in fields(case) if field.init and field.name != "original"}
         for _, case in drawn
     ]
-    with Interview(sandbox.advisor, submission, LIMITS) as interview:
+    with Interview(sandbox.diagnosis, submission, LIMITS) as interview:
         try:
             answer = interview.ask_for("the advice", [result.as_json() for result in every], cases)
         except Starved:
@@ -64,7 +64,7 @@ def ask_for_advice(
             said, errors = [], ["the search for mistakes gave no answer"] * (answer.failure is not None)
     read = [_read(each, submission.files, tests) for each in said[:MOST]]
     found, left_out = [each for each in read if each], read.count(None)
-    trouble = [*map(_cut, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
+    trouble = [*map(_shorten, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
     return tuple(found), "; ".join(trouble)
 
 
@@ -75,8 +75,8 @@ def draw_anew(
 
     They are drawn from no secret, so that all about them may be told.
     """
-    told = {result.problem for result in results if not result.hidden and not result.passed}
-    failed = {result.test for result in results if result.hidden and result.is_wrong and result.problem not in told}
+    wrong = {result.problem for result in results if not result.hidden and not result.passed}
+    failed = {result.test for result in results if result.hidden and result.is_wrong and result.problem not in wrong}
     tests = [test for test in graded.suite.tests if test.name in failed and not test.memory]
     found: list[tuple[Result, Case]] = []
     with Interview(sandbox, submission, graded.course.limits, spent=spent) as interview:
@@ -92,11 +92,11 @@ def draw_anew(
 
 def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None:
     """The result of a test that a submission fails and the stored answer passes, as that of dropout does not."""
-    rehearsal, rehearsed = graded.rehearse(test)
-    if not rehearsed.passed:
+    recorder, recorded = graded.record(test)
+    if not recorded.passed:
         return None
-    questions = {test.name: rehearsal.questions}
-    result = graded.run(test, Recorded(questions, ask(interview, questions), interview.submission))
+    remote_calls = {test.name: recorder.remote_calls}
+    result = graded.run(test, Replayer(remote_calls, ask(interview, remote_calls), interview.submission))
     return result if result.is_wrong else None
 
 
@@ -111,32 +111,34 @@ def _draw(test: Test) -> list[Case]:
 
 def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Finding | None:
     """The finding that a worker wrote, if it is one."""
-    told = read_finding(written)
-    if told is None or told.problem not in tests.values() or (told.file and told.file not in files):
+    finding = read_finding(written)
+    if finding is None or finding.problem not in tests.values() or (finding.file and finding.file not in files):
         return None
-    is_place = all(abs(number) < MAX_NUMBER for number in (told.line, *told.columns, *told.likewise))
-    if not is_place or not set(told.tests) <= {name for name, problem in tests.items() if problem == told.problem}:
+    is_place = all(abs(number) < MAX_NUMBER for number in (finding.line, *finding.columns, *finding.likewise))
+    if not is_place or not set(finding.tests) <= {
+        name for name, problem in tests.items() if problem == finding.problem
+    }:
         return None
     return replace(
-        told,
-        id=_cut(told.id),
-        function=_cut(told.function),
-        said=_cut_all(told.said),
-        code=_cut_all(told.code),
-        likewise=told.likewise[:MOST_LINES],
-        proof=_cut(told.proof),
-        question=_cut(told.question),
-        section=_cut(told.section),
-        also=_cut_all(told.also),
-        tests=tuple(dict.fromkeys(told.tests)),
+        finding,
+        id=_shorten(finding.id),
+        function=_shorten(finding.function),
+        said=_shorten_all(finding.said),
+        code=_shorten_all(finding.code),
+        likewise=finding.likewise[:MOST_LINES],
+        proof=_shorten(finding.proof),
+        question=_shorten(finding.question),
+        section=_shorten(finding.section),
+        also=_shorten_all(finding.also),
+        tests=tuple(dict.fromkeys(finding.tests)),
     )
 
 
-def _cut_all(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_cut(line) for line in [*lines][:MOST_LINES])
+def _shorten_all(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_shorten(line) for line in [*lines][:MOST_LINES])
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return printable(text.replace("\n", " ")[:LONGEST])
 
 
@@ -199,7 +201,7 @@ def _read_means(source: bytes) -> dict[int, str]:
         return {}
     except (RecursionError, MemoryError):
         return {1: TOO_DEEP}
-    return {number: means for number, name in _names(tree) if (means := _judge(name))}
+    return {number: means for number, name in _list_uses(tree) if (means := _judge(name))}
 
 
 def _judge(name: str) -> str:
@@ -214,7 +216,7 @@ def _judge(name: str) -> str:
     return next((MEANS[start] for start in starts if start in MEANS), "")
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _list_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of everything that is used, under the name of the module that it was imported from."""
     known: dict[str, str] = {}
     nodes = [*ast.walk(tree)]  # what is around a node comes before it

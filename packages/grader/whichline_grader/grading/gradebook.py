@@ -13,13 +13,13 @@ import msgspec
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline.engine.result import Outcome, Result, function_of
-from whichline.engine.toml_file import Complaint, Key, located
+from whichline.engine.result import Outcome, Result, name_function
+from whichline.engine.toml_file import Complaint, Key, locate_error
 from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
-from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Overruling, read_decisions, write_decision
+from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Waiver, read_decisions, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
-from whichline_grader.grading.identity import HandedIn, handed_in_from_json
+from whichline_grader.grading.identity import HandedIn, parse_handed_in
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_graded_problems
 
@@ -219,24 +219,24 @@ class Gradebook:
     def check_decisions(self, problems: Iterable[str]) -> None:
         """Raise AssignmentError if a decision is about another problem than these."""
         for key, each in self.decisions.each():
-            if isinstance(each, Overruling) and each.problem not in problems:
+            if isinstance(each, Waiver) and each.problem not in problems:
                 what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
-                raise located(self._decided, Complaint((*key, "problem"), what))
+                raise locate_error(self._decided, Complaint((*key, "problem"), what))
 
-    def unused_decisions(self) -> Iterator[str]:
+    def list_unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
         known: dict[str, set[str]] = {}
         query = "SELECT DISTINCT submission, path, content, handed_in FROM attempt"
         for submission, path, content, handed_in in self._connection.execute(query):
             with self._naming(submission, path):
-                for name in (submission, *handed_in_from_json(handed_in).keys):
+                for name in (submission, *parse_handed_in(handed_in).keys):
                     known.setdefault(name, set()).add(content)
         about: list[tuple[Key, str, str]] = [(key, each.student, each.work) for key, each in self.decisions.each()]
         about += [(("counts", student), student, work) for student, work in self.decisions.counts.items()]
         for key, student, work in about:
             if not any(content.startswith(work) for content in known.get(student, ())):
                 what = f"is about {' of '.join(filter(None, (work, student)))}"
-                yield str(located(self._decided, Complaint(key, what)))
+                yield str(locate_error(self._decided, Complaint(key, what)))
 
     def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
         return map(self._add_decisions, self._read_all(condition, parameters, texts))
@@ -270,7 +270,7 @@ class Gradebook:
             new = sorted(test for test, one in worth.items() if not one["ran"])
             found = self._passed[tests] = {}
             for test, hidden in [*self._read_list(tests).items(), *((test, True) for test in new)]:
-                if one := worth.get(function_of(test)):
+                if one := worth.get(name_function(test)):
                     ended = (Outcome.PASSED, None, "") if one["ran"] else (Outcome.NOT_RUN, None, NEW)
                     found[test] = Result(test, one["problem"], hidden, bool(one["bonus"]), one["points"], *ended)
         return self._passed[tests]
@@ -288,7 +288,7 @@ class Gradebook:
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])
         said |= msgspec.json.decode(row.pop("texts", "{}"), type=dict[str, Any])
-        notes, handed_in = read_notes(said), handed_in_from_json(row["handed_in"])
+        notes, handed_in = read_notes(said), parse_handed_in(row["handed_in"])
         if self._muted:
             told = tuple(each for each in notes.explanations if each.id not in self._muted)
             notes = replace(notes, explanations=told)
@@ -307,7 +307,7 @@ class Gradebook:
             return grading
         return replace(
             grading,
-            overruled={each.problem: each.text for each in own if type(each) is Overruling},
+            waived={each.problem: each.text for each in own if type(each) is Waiver},
             adjusted={each.problem: (each.points, each.text) for each in own if type(each) is Adjustment},
             comments=tuple(each.text for each in own if type(each) is Comment),
         )

@@ -2,8 +2,8 @@
 
 Some may read less of it. A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers
 and shapes, in the lines that an exception goes through, in the case that is the smallest it fails on. So what failed in
-a hidden test is said in fixed sentences (`for_student`), with the name of one of a few dozen functions in the source.
-And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
+a hidden test is said in fixed sentences (`describe_for_student`), with the name of one of a few dozen functions in the
+source. And a message, a file's name or a line of code may show who wrote it (`redact`).
 """
 
 import math
@@ -18,7 +18,7 @@ import msgspec
 
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline.rules.price import charge
+from whichline.rules.deductions import compute_deductions
 from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.sandbox.submission import Submission
 
@@ -115,7 +115,7 @@ class Grading:
     # what they add up to, by problem; the gradebook adds up
     scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
     # the problems in which staff counted what breaks the rules, and why
-    overruled: Mapping[str, str] = field(default_factory=dict)
+    waived: Mapping[str, str] = field(default_factory=dict)
     # the problems to whose points staff added something, how much and why
     adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     comments: Sequence[str] = ()  # what staff say besides
@@ -128,47 +128,47 @@ class Grading:
             found.setdefault(result.problem, []).append(result)
         return found
 
-    def results_of(self, problem: str) -> list[Result]:
+    def list_results(self, problem: str) -> list[Result]:
         return self._by_problem.get(problem, [])
 
     @cached_property
-    def charges(self) -> dict[str, dict[str, float]]:
+    def rule_deductions(self) -> dict[str, dict[str, float]]:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
         points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
-        paid = charge(ran, points)
-        return {problem: works for problem, works in paid.items() if problem not in self.overruled}
+        paid = compute_deductions(ran, points)
+        return {problem: works for problem, works in paid.items() if problem not in self.waived}
 
     @cached_property
     def violations(self) -> dict[str, list[str]]:
-        """The lines that run what a problem pays for, or paid for until staff overruled it."""
+        """The lines that run what a problem pays for, or paid for until staff waived it."""
         found = {}
         for problem, works in self.notes.forbidden.items():
-            paid = works if problem in self.overruled else self.charges.get(problem, ())
+            paid = works if problem in self.waived else self.rule_deductions.get(problem, ())
             found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
         return {problem: lines for problem, lines in found.items() if lines}
 
     def earned(self, problem: str) -> float:
         """The points of a problem by its tests, less what it pays."""
         points = self.scores[problem].points if problem in self.scores else 0.0
-        return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
+        return max(0.0, points - math.fsum(self.rule_deductions.get(problem, {}).values()))
 
-    def maximum_of(self, problem: str) -> float:
+    def compute_maximum(self, problem: str) -> float:
         return self.scores[problem].maximum if problem in self.scores else 0.0
 
-    def points_of(self, problem: str) -> float:
+    def compute_points(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
         added, _ = self.adjusted.get(problem, (0.0, ""))
-        return max(0.0, min(self.maximum_of(problem), self.earned(problem) + added))
+        return max(0.0, min(self.compute_maximum(problem), self.earned(problem) + added))
 
     @cached_property
     def points(self) -> float:
-        return math.fsum(map(self.points_of, self.scores))
+        return math.fsum(map(self.compute_points, self.scores))
 
     @property
     def decisions(self) -> list[str]:
         return [
-            *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
+            *(f"{problem}: counted by staff: {why}" for problem, why in self.waived.items()),
             *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
             *(f"From staff: {comment}" for comment in self.comments),
         ]
@@ -197,7 +197,7 @@ RAISED = (
 )
 
 
-def for_student(result: Result, submission: Submission, stored: bool) -> Result:
+def describe_for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
     The student learns the inputs of a `stored` case, but not of a drawn one, which the submission itself has chosen.
@@ -205,12 +205,12 @@ def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     if result.passed:
         return result
     inputs = result.inputs if stored else ()
-    headline = _say_what_failed(result) + _say_where(result, submission)
+    headline = _describe_failure(result) + _describe_position(result, submission)
     said = replace(result, headline=headline, kind="", place="", details=(), on_paper=(), inputs=inputs)
     return replace(said, staff=result.text)
 
 
-def _say_what_failed(result: Result) -> str:
+def _describe_failure(result: Result) -> str:
     if result.outcome is Outcome.VIOLATION:
         return MEDDLED
     if result.check is Check.NOT_WRITTEN:
@@ -220,7 +220,7 @@ def _say_what_failed(result: Result) -> str:
     return result.kind or result.headline
 
 
-def _say_where(result: Result, submission: Submission) -> str:
+def _describe_position(result: Result, submission: Submission) -> str:
     """The innermost of the student's functions that an exception went through, if it is one that may be named."""
     if not result.raised:
         return ""
@@ -237,7 +237,7 @@ FORBIDDEN = "a function that students must write themselves"
 DECIDED = "after a regrade request"
 
 
-def without_words(grading: Grading, number: str) -> Grading:
+def redact(grading: Grading, number: str) -> Grading:
     """The same grading under another name, without anything that its student wrote, or staff about it."""
     notes = grading.notes
     return replace(
@@ -254,9 +254,10 @@ def without_words(grading: Grading, number: str) -> Grading:
             figure=notes.figure,
         ),
         results=[
-            replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
+            replace(each, headline=_describe_kind(each), kind="", place="", details=(), staff="")
+            for each in grading.results
         ],
-        overruled=dict.fromkeys(grading.overruled, DECIDED),
+        waived=dict.fromkeys(grading.waived, DECIDED),
         adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
         comments=(),
     )
@@ -268,7 +269,7 @@ def _strip(finding: Finding) -> Finding:
     return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
 
 
-def _say_kind(result: Result) -> str:
+def _describe_kind(result: Result) -> str:
     if result.passed or result.outcome is Outcome.NOT_RUN:
         return "" if result.passed else result.headline
     if result.outcome is Outcome.VIOLATION:

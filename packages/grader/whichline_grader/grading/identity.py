@@ -73,16 +73,16 @@ class HandedIn:
         return None
 
     def as_json(self) -> str:
-        """One line, which `handed_in_from_json` reads."""
+        """One line, which `parse_handed_in` reads."""
         return json.dumps(asdict(self), default=datetime.isoformat, ensure_ascii=False)
 
 
-def handed_in_from_json(text: str) -> HandedIn:
+def parse_handed_in(text: str) -> HandedIn:
     """The attempt that `HandedIn.as_json` wrote; ValueError if it did not."""
     return msgspec.json.decode(text, type=HandedIn)
 
 
-def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
+def find_platforms(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
     """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
 
     That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
@@ -92,21 +92,21 @@ def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Pla
     for path in paths:
         if path.name != METADATA:
             folders.setdefault(path.parent, []).append(path)
-    return {folder: stated or _fitting(folder, inside) for folder, inside in folders.items()}
+    return {folder: stated or _list_fitting(folder, inside) for folder, inside in folders.items()}
 
 
-def _fitting(folder: Path, paths: list[Path]) -> Platform:
+def _list_fitting(folder: Path, paths: list[Path]) -> Platform:
     exported = sum(bool(re.fullmatch(r"submission_\d+(\.\w+)?", path.name)) for path in paths)
     if (folder / METADATA).is_file() and 2 * exported >= len(paths):
         return "gradescope"
     platforms: list[Platform] = ["canvas", "moodle", "blackboard"]
-    fits = {platform: sum(bool(_parts(path, platform)) for path in paths) for platform in platforms}
+    fits = {platform: sum(bool(_parse_name(path, platform)) for path in paths) for platform in platforms}
     best, second, _ = sorted(platforms, key=fits.__getitem__, reverse=True)
     if 2 * fits[best] < len(paths):
         return "none"
     if fits[best] == fits[second]:
         raise RosterError(
-            f"the files in {_line(str(folder))} are named as {best.title()} and {second.title()} name them; "
+            f"the files in {_flatten(str(folder))} are named as {best.title()} and {second.title()} name them; "
             f'say which it was, `platform = "{best}"` or `platform = "{second}"`, in staff/course.toml'
         )
     return best
@@ -119,19 +119,19 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
     """
     metadata = path.parent / METADATA
     if platform == "gradescope" and metadata.is_file():
-        entries = _entries(metadata)
+        entries = _read_entries(metadata)
         if entry := entries.get(path.stem) or entries.get(path.name):
-            return _of_gradescope(entry)
-    if found := _parts(path, platform):
-        student = Student(found["id"], _line(found["name"]))
+            return _parse_gradescope(entry)
+    if found := _parse_name(path, platform):
+        student = Student(found["id"], _flatten(found["name"]))
         order = int(found.get("order", "0").replace("-", ""))
         return HandedIn((student,), order, bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
-    return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
+    return HandedIn((Student(submission.removesuffix(".py"), _flatten(name)),), guessed=True)
 
 
 @dataclass(frozen=True)
-class Work:
+class Upload:
     """One submission as it was handed in."""
 
     path: Path  # where it lies
@@ -139,7 +139,7 @@ class Work:
     files: Mapping[str, Path] = field(default_factory=dict)  # by own name, if it came as several; `path` is one of them
 
 
-def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
+def find_uploads(paths: Iterable[Path], stated: Platform = "") -> list[Upload]:
     """List the submissions in these paths, of the platform that is `stated` or fits.
 
     Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
@@ -147,11 +147,11 @@ def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
     out. RosterError if it is not clear which platform named them.
     """
     paths = list(dict.fromkeys(path.resolve() for path in paths))
-    platforms = platforms_of(paths, stated)
+    platforms = find_platforms(paths, stated)
     of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
         if path.name != METADATA:
-            parts = _parts(path, platforms[path.parent])
+            parts = _parse_name(path, platforms[path.parent])
             of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
     found = []
     for each in of_prefix.values():
@@ -160,24 +160,24 @@ def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
         if len(own) < len(files) or not all(name.endswith(".py") for name in own):
             own = {path.name: path for path, _ in files}
         path = own.get("adapters.py", files[0][0])
-        found.append(Work(path, platforms[path.parent], own if len(files) > 1 else {}))
+        found.append(Upload(path, platforms[path.parent], own if len(files) > 1 else {}))
     return found
 
 
-def check_claims(works: Mapping[str, Work]) -> None:
+def check_claims(works: Mapping[str, Upload]) -> None:
     """Raise RosterError if two submissions, by name, are by one student: whoever chooses a name could choose whose."""
     claimed: dict[str, Path] = {}
     for name, work in works.items():
         for student in handed_in(work.path, name, work.platform).students:
             if (other := claimed.setdefault(student.key, work.path)) != work.path:
-                both = f"{_line(str(other))} and {_line(str(work.path))}"
+                both = f"{_flatten(str(other))} and {_flatten(str(work.path))}"
                 raise RosterError(
-                    f"two submissions by student {_line(student.key)}: {both}; "
+                    f"two submissions by student {_flatten(student.key)}: {both}; "
                     "keep the right one, put files of one submission into a folder, grade attempts one after another"
                 )
 
 
-def _parts(path: Path, platform: Platform) -> dict[str, str]:
+def _parse_name(path: Path, platform: Platform) -> dict[str, str]:
     """Read what the platform wrote into the name of `path`; nothing if it does not have its form."""
     found = re.fullmatch(FORMS[platform], path.name) if platform in FORMS else None
     return found.groupdict("") if found else {}
@@ -194,14 +194,14 @@ def name_for_return(path: Path, file: str) -> str:
     return ""
 
 
-def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
+def add_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
     """The same, handed in by everybody in the group of whoever did it."""
     students = {member.key: member for one in handed.students for member in groups.get(one.key, (one,))}
     return replace(handed, students=tuple(students.values()))
 
 
 @cache
-def _entries(metadata: Path) -> dict[str, Any]:
+def _read_entries(metadata: Path) -> dict[str, Any]:
     """Read once for all submissions: it has an entry for each of them."""
     # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
     try:
@@ -214,12 +214,12 @@ def _entries(metadata: Path) -> dict[str, Any]:
     return entries
 
 
-def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
+def _parse_gradescope(entry: dict[str, Any]) -> HandedIn:
     submitters = entry.get(":submitters") or []
     students = tuple(
         Student(
             submitter.get(":sid") or submitter.get(":email") or submitter.get(":name") or "unknown",
-            _line(submitter.get(":name") or ""),
+            _flatten(submitter.get(":name") or ""),
             submitter.get(":email") or "",
         )
         for submitter in submitters
@@ -229,11 +229,11 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
     return HandedIn(students, at=at)
 
 
-def _line(text: str) -> str:
+def _flatten(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def safe_name(name: str) -> str:
+def make_safe_name(name: str) -> str:
     """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss.
 
     Of a long name the middle is left out, with a digest of the whole in its place: both ends may say whose it is.

@@ -9,34 +9,34 @@ import click
 import torch
 from torch import Tensor
 
-from whichline.engine.assignment import FILE_NAME, this_root
+from whichline.engine.assignment import FILE_NAME, get_root
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
 from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
-from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
+from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.copies import find_copies
-from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
-from whichline_grader.grading.graded import Drawn, Notes, for_student
-from whichline_grader.grading.questions import (
-    LENT_TO,
-    Questions,
-    Recorded,
-    Sealed,
+from whichline_grader.grading.findings import draw_anew, find_means_to_hide, request_diagnosis
+from whichline_grader.grading.graded import Drawn, Notes, describe_for_student
+from whichline_grader.grading.suite import GradedSuite, name_figure
+from whichline_grader.grading.transcripts import (
+    CARRIED_TO,
+    RemoteCalls,
+    Replayer,
+    Transcript,
     ask,
     find_source,
+    list_values,
     name_carried,
-    values_of,
 )
-from whichline_grader.grading.suite import GradedSuite, name_figure
-from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.inside.frames import apply
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import Reply
 from whichline_grader.sandbox.submission import Submission
 
 MAX_SHOWN = 3  # lines that break the rules, of a work
@@ -47,8 +47,8 @@ class Faulty(Exception):
 
 
 def grade_one(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, sealed: Sealed | None = None
-) -> tuple[list[Result], Notes, Sealed]:
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, transcript: Transcript | None = None
+) -> tuple[list[Result], Notes, Transcript]:
     """Return the result of every test, what else the report says, and what was asked.
 
     Of a submission of which it is `sealed` what it has answered before, no code runs but for tests that are asked again
@@ -56,35 +56,35 @@ def grade_one(
     Faulty if a test could not be run, and not by the submission's doing; outside of a test SandboxError or Starved.
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:
-        grader = _Grader(suite, sandbox, interview, sealed)
+        grader = _Grader(suite, sandbox, interview, transcript)
         found = grader.run()
         # All answers that count are in: from here on a process of the submission may see what is right.
         grader.keep(grader.carry_forward(found))
-        if not sealed:
+        if not transcript:
             grader.find_what_is_wrong()
     notes = grader.take_notes()
-    return grader.results, notes, replace(grader.sealed, workers=interview.spent.workers)
+    return grader.results, notes, replace(grader.transcript, workers=interview.spent.workers)
 
 
 class _Grader:
     """The grading of one submission, as far as it has got."""
 
     def __init__(
-        self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, sealed: Sealed | None = None
+        self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, transcript: Transcript | None = None
     ) -> None:
         self.suite, self.sandbox, self.interview = suite, sandbox, interview
         self.results: list[Result] = []
-        self.sealed = sealed or Sealed(layer=str(sandbox.achieved))
-        self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
+        self.transcript = transcript or Transcript(layer=str(sandbox.achieved))
+        self._recorded = Replayer(suite.remote_calls, self.transcript.replies, interview.submission)
         self._public = dict.fromkeys(test.name for test in suite.suite.tests if not test.hidden)
-        self._lent: dict[str, str] = {}  # by test the name of its answers with something lent
+        self._carried: dict[str, str] = {}  # by test the name of its answers with something lent
 
     def ask(self, names: set[str]) -> None:
         """Take answers to the questions of these names that are not recorded, of public tests first."""
-        new = names - self.sealed.answers.keys()
-        self.sealed.answers.update(ask(self.interview, *self._group(new)))
+        new = names - self.transcript.replies.keys()
+        self.transcript.replies.update(ask(self.interview, *self._group(new)))
 
-    def _group(self, names: set[str]) -> tuple[Questions, Questions]:
+    def _group(self, names: set[str]) -> tuple[RemoteCalls, RemoteCalls]:
         """The questions of these names, apart from those of no public test."""
         public = self.suite.choose(self._public.keys() & names)
         return public, self.suite.choose(names - public.keys())
@@ -98,26 +98,26 @@ class _Grader:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
         lessons = find_lessons(self.suite, results)
         chosen = choose_tests(self.suite, results, lessons)
-        self._lent = {test: name_carried(functions, test) for test, functions in chosen.items()}
+        self._carried = {test: name_carried(functions, test) for test, functions in chosen.items()}
         needed = set[str]().union(*chosen.values())
-        lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
-        missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
+        lender = StandIn([lesson for lesson in lessons if lesson[0].call in needed])
+        missing = {test for test, name in self._carried.items() if name not in self.transcript.replies}
         if missing:
             limits, spent = self.suite.course.limits, self.interview.spent
             with Interview(self.sandbox, self.interview.submission, limits, lender, spent) as interview:
-                answers = ask(interview, *self._group(missing))
-            for test in answers:
-                self.sealed.answers[self._lent[test]] = answers[test]
-                used = (lender.used[question] for question in self.suite.questions[test])
-                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*used))
+                replies = ask(interview, *self._group(missing))
+            for test in replies:
+                self.transcript.replies[self._carried[test]] = replies[test]
+                used = (lender.used[remote_call] for remote_call in self.suite.remote_calls[test])
+                self.transcript.carried[self._carried[test]] = sorted(set[str]().union(*used))
         return [self._judge_again(*pair) for pair in zip(self.suite.suite.tests, results, strict=True)]
 
     def _judge_again(self, test: Test, result: Result) -> Result:
         """The result of a test, after that of what was lent to it."""
-        name = self._lent.get(test.name, "")
-        if not self.sealed.lent.get(name):
+        name = self._carried.get(test.name, "")
+        if not self.transcript.carried.get(name):
             return result
-        return judge_again(result, self.suite.run(test, self._recorded, name), self.sealed.lent[name])
+        return judge_again(result, self.suite.run(test, self._recorded, name), self.transcript.carried[name])
 
     def keep(self, results: Sequence[Result]) -> None:
         """Keep the results, those of hidden tests in words for students."""
@@ -125,7 +125,9 @@ class _Grader:
         for test, result in zip(self.suite.suite.tests, results, strict=True):
             if result.outcome is Outcome.ERROR:
                 raise Faulty(f"{result.test}: {result.staff or result.text}")
-            self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
+            self.results.append(
+                describe_for_student(result, submission, stored=bool(test.stored)) if test.hidden else result
+            )
 
     def find_what_is_wrong(self) -> None:
         """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs.
@@ -137,26 +139,28 @@ class _Grader:
         except SandboxError:
             raise
         except Exception as error:
-            self.sealed.trouble = printable(f"the search for mistakes ended with {type(error).__name__}: {error}")
+            self.transcript.trouble = printable(f"the search for mistakes ended with {type(error).__name__}: {error}")
 
     def _find_what_is_wrong(self) -> None:
         submission = self.interview.submission
         public = [result for result in self.results if not result.hidden]
         drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
         if any(not result.passed for result in public) or drawn:
-            self.sealed.explanations, self.sealed.trouble = ask_for_advice(self.sandbox, submission, public, drawn)
+            self.transcript.explanations, self.transcript.trouble = request_diagnosis(
+                self.sandbox, submission, public, drawn
+            )
         if figure := find_figure({result.problem for result in public if not result.passed}):
             self.ask({name_figure(figure)})
             self._recorded.start(name_figure(figure))
             self.suite.proxy.respondent = self._recorded
-            self.sealed.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
+            self.transcript.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
 
     def take_notes(self) -> Notes:
         """Collect what the report says besides the results, of output only that of public tests."""
         if self.interview.imported:
-            self.sealed.answers["import"] = [self.interview.imported]
-        answers = self.sealed.answers
-        shown = [each for name in ("import", *self._public) for each in answers.get(name, ())]
+            self.transcript.replies["import"] = [self.interview.imported]
+        replies = self.transcript.replies
+        shown = [each for name in ("import", *self._public) for each in replies.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
         public, hidden = (self._collect_uses(hidden=each) for each in (False, True))
         forbidden = judge(public, hidden)
@@ -168,20 +172,20 @@ class _Grader:
             could_hide=find_means_to_hide(self.interview.submission),
             copied=find_copies(self.interview.submission),
             alone=self._list_alone(failed),
-            trouble=self.sealed.trouble,
+            trouble=self.transcript.trouble,
             stdout="".join(each.printed[0] for each in shown),
             stderr="".join(each.printed[1] for each in shown),
             missing=tuple(sorted({name for each in shown for name in each.missing})),
-            explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
-            figure=self.sealed.figure if has_figure else None,
+            explanations=tuple(each for each in self.transcript.explanations if failed.issuperset(each.tests)),
+            figure=self.transcript.figure if has_figure else None,
             forbidden=forbidden,
             sources={line: source for line, source in uses.items() if line in listed},
         )
 
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
         """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
-        asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._lent}
-        used = {test: self.sealed.lent[self._lent[test]] for test in asked}
+        asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._carried}
+        used = {test: self.transcript.carried[self._carried[test]] for test in asked}
         calls = {asked[test] for test in asked if used[test]}
         return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
 
@@ -189,9 +193,9 @@ class _Grader:
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
-                lent = self.sealed.answers.get(self._lent.get(test.name, ""), ())
-                answers = (*self.sealed.answers[test.name], *lent)
-                uses = (use for answer in answers for use in answer.forbidden)
+                carried = self.transcript.replies.get(self._carried.get(test.name, ""), ())
+                replies = (*self.transcript.replies[test.name], *carried)
+                uses = (use for reply in replies for use in reply.forbidden)
                 found[test.problem] |= {
                     replace(use, source=find_source(self.interview.submission, use)) for use in uses
                 }
@@ -218,15 +222,15 @@ def judge(
     that do no problem's work one is enough: it costs all points.
     """
     judged = {}
-    rules = load_forbidden(this_root() / FILE_NAME)
+    rules = load_forbidden(get_root() / FILE_NAME)
     for problem, uses in public.items():
         seen, later = (sorted(_check_uses(each, rules)) for each in (uses, hidden[problem]))
         works: dict[str, tuple[str, ...]] = {}
         for use in seen:
-            shown = works.get(rules.work_of(use.function), ())
-            works[rules.work_of(use.function)] = (*shown, str(use))[:MAX_SHOWN]
+            shown = works.get(rules.name_work(use.function), ())
+            works[rules.name_work(use.function)] = (*shown, str(use))[:MAX_SHOWN]
         for use in later:
-            work = rules.work_of(use.function)
+            work = rules.name_work(use.function)
             if work in public or not works.keys() - public.keys():
                 works.setdefault(work, (f"{use.function}, in a hidden test",))
         if works:
@@ -252,39 +256,41 @@ def find_tests(graded: GradedSuite, name: str) -> list[Test]:
     return tests
 
 
-def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Sealed:
+def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Transcript:
     """Ask a submission what some tests ask; SandboxError if it cannot be asked."""
     with Interview(sandbox, submission, graded.course.limits) as interview:
-        return Sealed({**ask(interview, graded.choose([test.name for test in tests]))})
+        return Transcript({**ask(interview, graded.choose([test.name for test in tests]))})
 
 
-def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], sealed: Sealed) -> None:
+def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], transcript: Transcript) -> None:
     """Run some tests on what a submission has answered, and print what came of it and what its student was told.
 
     Of a test that did not pass, what was asked is what it failed on; of a property test, the smallest.
     """
-    recorded = Recorded(graded.questions, sealed.answers, submission)
+    recorded = Replayer(graded.remote_calls, transcript.replies, submission)
     for test in tests:
         result = graded.run(test, recorded)
         click.secho(f"{result.test}: {result.outcome}", bold=True)
         if result.text:
             click.echo(result.text)
-        if asked := graded.questions[test.name]:
-            _print_question(asked, sealed.answers[test.name], min(len(recorded.values), len(asked) - 1))
+        if asked := graded.remote_calls[test.name]:
+            _print_remote_call(asked, transcript.replies[test.name], min(len(recorded.values), len(asked) - 1))
         if not result.passed:
-            _print_what_follows(graded, recorded, test, result, sealed)
+            _print_what_follows(graded, recorded, test, result, transcript)
     for stream, name in enumerate(("stdout", "stderr")):
-        if said := "".join(answer.printed[stream] for test in tests for answer in sealed.answers[test.name]):
+        if said := "".join(reply.printed[stream] for test in tests for reply in transcript.replies[test.name]):
             click.echo(f"{name} of the submission:\n{said}")
 
 
-def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, result: Result, sealed: Sealed) -> None:
+def _print_what_follows(
+    graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript
+) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
-    name = next((each for each in reversed(sealed.lent) if each.rpartition(LENT_TO)[2] == test.name), "")
-    if lent := sealed.lent.get(name):
+    name = next((each for each in reversed(transcript.carried) if each.rpartition(CARRIED_TO)[2] == test.name), "")
+    if carried := transcript.carried.get(name):
         again = graded.run(test, recorded, name)
         ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"
-        click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own, it {ends}.")
+        click.echo(f"With the right {' and '.join(carried)} in the place of the submission's own, it {ends}.")
         if again.passed:
             return
     elif name:
@@ -292,28 +298,30 @@ def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, res
             "It was asked again with earlier problems that fail answered right, and asked for none of them.\n"
             "If it repeats a mistake of theirs, that costs points twice: `staff adjust` gives them back."
         )
-    for told in (each for each in sealed.explanations if test.name in each.tests):
+    for told in (each for each in transcript.explanations if test.name in each.tests):
         click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
     if test.hidden:
-        told = for_student(result, recorded.submission, False)
+        told = describe_for_student(result, recorded.submission, False)
         click.echo(f"Of the test, the student reads: {told.headline}")
     problem = graded.problems[test.problem]
     click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")
 
 
-def _print_question(questions: Sequence[Question], answers: Sequence[Answer], number: int) -> None:
-    question, answer = questions[number], answers[number]
+def _print_remote_call(remote_calls: Sequence[RemoteCall], replies: Sequence[Reply], number: int) -> None:
+    remote_call, reply = remote_calls[number], replies[number]
     try:
-        arguments = question.fill_in(values_of(answers))
+        arguments = remote_call.fill_in(list_values(replies))
     except LookupError:  # the answer before it lacks what it is asked with
         return
-    click.echo(f"{question.call} was called with")
-    positional = (f"argument {number}" for number in range(1, len(arguments) - len(question.names) + 1))
-    for name, argument in zip((*positional, *question.names), arguments, strict=True):
+    click.echo(f"{remote_call.call} was called with")
+    positional = (f"argument {number}" for number in range(1, len(arguments) - len(remote_call.names) + 1))
+    for name, argument in zip((*positional, *remote_call.names), arguments, strict=True):
         click.echo(f"  {name}: {_describe(argument)}")
-    click.echo(f"answer: {_describe(None if answer.is_failed else answer.decoded)}")
+    click.echo(f"answer: {_describe(None if reply.is_failed else reply.decoded)}")
     with torch.no_grad():
-        right = apply(reference_of(question.call), [in_dtype(x, torch.float64) for x in arguments], question.names)
+        right = apply(
+            reference_of(remote_call.call), [in_dtype(x, torch.float64) for x in arguments], remote_call.names
+        )
     click.echo(f"reference: {_describe(right)}")
 
 

@@ -13,12 +13,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from whichline.engine.assignment import Problem
-from whichline_grader.grading.class_losses import ClassLoss, count_losses, count_students, teach_next
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions, count_students, teach_next
 from whichline_grader.grading.course import RESULTS, results_folder
+from whichline_grader.grading.deductions import add_up
 from whichline_grader.grading.final_grades import Entry, grades, group_by_submission
 from whichline_grader.grading.gradebook import Results, open_results
-from whichline_grader.grading.graded import Matrix, without_words
-from whichline_grader.grading.losses import add_up
+from whichline_grader.grading.graded import Matrix, redact
 from whichline_grader.grading.report import Report, make_printable
 from whichline_grader.grading.reports import read_reports
 from whichline_grader.grading.writing import write_atomically
@@ -63,13 +63,13 @@ def write_site(results: Results, anonymous: bool = False) -> int:
         for number, (entry, report) in enumerate(read_reports(results, known)):
             if anonymous:
                 entry = known[number] = make_anonymous(entry, numbered[entry.id])
-                report = replace(report, grading=without_words(report.grading, entry.id), grades=entry.grades)
+                report = replace(report, grading=redact(report.grading, entry.id), grades=entry.grades)
             write_atomically(folder / f"{entry.id}.html", fill_student_page(pages, report))
             if not report.grading.notes.refused:
                 yield entry, report
 
-    losses = count_losses(write_pages())
-    write_atomically(results.folder / INDEX, fill_class_page(pages, known, losses, results.problems, ungraded))
+    deductions = count_deductions(write_pages())
+    write_atomically(results.folder / INDEX, fill_class_page(pages, known, deductions, results.problems, ungraded))
     return len(known)
 
 
@@ -82,7 +82,7 @@ def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
 
 def make_anonymous(entry: Entry, number: str) -> Entry:
     """The same submission under a number, by nobody."""
-    grading = without_words(entry.grading, number)
+    grading = redact(entry.grading, number)
     (nobody,) = grading.handed_in.students
     grades = [replace(each, student=nobody, handed=grading.handed_in, grading=grading) for each in entry.grades]
     return Entry(grading, tuple(grades))
@@ -101,7 +101,7 @@ def load_templates() -> Environment:
     pages.globals["style"] = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 (our own)
     pages.filters |= {
         "heat": lambda lost: f"--lost:{lost**0.6:.2f}",  # small losses are to be seen, too
-        "line": _line,
+        "line": _flatten,
         "page": lambda id: f"{STUDENTS}/{quote(id)}.html",
         "shown": make_printable,
     }
@@ -111,7 +111,7 @@ def load_templates() -> Environment:
 def fill_class_page(
     pages: Environment,
     entries: Sequence[Entry],
-    losses: Sequence[ClassLoss],
+    deductions: Sequence[ClassDeduction],
     problems: Mapping[str, Problem],
     ungraded: Sequence[str],
 ) -> str:
@@ -119,17 +119,17 @@ def fill_class_page(
     ran = [entry for entry in entries if not entry.grading.notes.refused]
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
-        next=teach_next(losses, ran),
+        next=teach_next(deductions, ran),
         entries=entries,
         problems=problems,
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
         grades=points,
         median=median(points),
         mean=fmean(points),
-        losses=losses[:MOST],
-        others=losses[MOST:],
-        rest=add_up(each.loss for each in losses[MOST:]),
-        total=add_up(each.loss for each in losses),
+        deductions=deductions[:MOST],
+        others=deductions[MOST:],
+        rest=add_up(each.deduction for each in deductions[MOST:]),
+        total=add_up(each.deduction for each in deductions),
         count_students=count_students,
         ungraded=ungraded,
     )
@@ -138,7 +138,7 @@ def fill_class_page(
 def fill_student_page(pages: Environment, report: Report) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
     figure = report.grading.notes.figure
-    said = (*report.deductions, *report.remarks, *report.printed)
+    said = (*report.rule_breaks, *report.remarks, *report.printed)
     return pages.get_template("student.html").render(
         report=report,
         remarks=[make_printable(each).partition("\n")[::2] for each in said],
@@ -148,7 +148,7 @@ def fill_student_page(pages: Environment, report: Report) -> str:
     )
 
 
-def _line(text: str) -> str:
+def _flatten(text: str) -> str:
     """A text in one line, cut off where nobody reads on."""
     line = " ".join(text[: 4 * LONGEST].split())
     return line if len(line) <= LONGEST else line[:LONGEST] + "…"

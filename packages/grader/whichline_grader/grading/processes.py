@@ -45,7 +45,7 @@ def load_and_start(
     """
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
-        starting = confinement.begin(layer, advised=True) if layer else _begin_nothing()
+        starting = confinement.begin(layer, diagnosing=True) if layer else _begin_nothing()
         next(starting)  # before this process is busy
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
             started = beside.submit(lambda: stack.enter_context(confinement.finish(starting)))
@@ -69,7 +69,7 @@ class NoSandbox(Sandbox):
     """A sandbox that gives no worker: submissions are judged by stored answers."""
 
     def __init__(self) -> None:
-        self.achieved, self.advisor = confinement.SandboxReport("none", ()), None
+        self.achieved, self.diagnosis = confinement.SandboxReport("none", ()), None
 
     def fork(self, *_: object, **__: object) -> confinement.Process:
         raise SandboxError("its answers do not hold all that it is asked; `grade` without --answers asks it here")
@@ -88,7 +88,7 @@ class Record:
     layer: str = "not run"  # the sandbox that it answered in
     started: datetime = field(default_factory=lambda: datetime.now(UTC))  # when, with the offset from UTC
     seconds: float = 0.0  # how long it took
-    sealed: bytes = b""  # what it has answered, as `Sealed.as_bytes` writes it
+    transcript: bytes = b""  # what it has answered, as `Sealed.as_bytes` writes it
     workers: int = 0  # how many processes answered for it now
 
 
@@ -106,15 +106,17 @@ class Forks:
 
         self._suite, self._sandbox = suite, sandbox
         self._running: dict[connection.Connection, _Fork] = {}
-        _ = [question.packed for each in suite.questions.values() for question in each]  # the same
+        _ = [remote_call.packed for each in suite.remote_calls.values() for remote_call in each]  # the same
         gc.collect()
         gc.freeze()  # a fork that collects garbage copies every page that it looks at
 
-    def start(self, name: str, submission: Submission, sealed: bytes) -> None:
+    def start(self, name: str, submission: Submission, transcript: bytes) -> None:
         """Begin to grade a submission, which is not asked again what is `sealed`, if that is of this suite."""
         pipe, theirs = connection.Pipe(duplex=False)
         prepare_fork()
-        process = FORK.Process(target=_grade_and_exit, args=(self._suite, self._sandbox, submission, sealed, theirs))
+        process = FORK.Process(
+            target=_grade_and_exit, args=(self._suite, self._sandbox, submission, transcript, theirs)
+        )
         process.start()
         theirs.close()
         self._running[pipe] = _Fork(name, process, datetime.now(UTC))
@@ -146,7 +148,7 @@ class Forks:
 def _receive(pipe: connection.Connection, fork: _Fork) -> Record:
     record = partial(Record, started=fork.started, seconds=(datetime.now(UTC) - fork.started).total_seconds())
     try:
-        said, sealed = json.loads(pipe.recv_bytes()), pipe.recv_bytes()
+        said, transcript = json.loads(pipe.recv_bytes()), pipe.recv_bytes()
     except (EOFError, OSError):  # it was killed
         fork.process.join()
         return record(fault=f"the grading process ended with exit status {fork.process.exitcode}")
@@ -154,7 +156,7 @@ def _receive(pipe: connection.Connection, fork: _Fork) -> Record:
     if "fault" in said:
         return record(fault=said["fault"])
     results, notes = [*map(result_from_json, said["results"])], read_notes(said["notes"])
-    return record(results, notes, sealed=sealed, layer=said["layer"], workers=said["workers"])
+    return record(results, notes, transcript=transcript, layer=said["layer"], workers=said["workers"])
 
 
 def _grade_and_exit(
@@ -166,16 +168,16 @@ def _grade_and_exit(
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from whichline_grader.grading.one_submission import Faulty, grade_one
-    from whichline_grader.grading.questions import read_sealed
+    from whichline_grader.grading.transcripts import read_transcript
 
     try:
-        provenance = suite.provenance_of(submission.sha256)
-        known = read_sealed(record, suite.questions, provenance) if record else None
-        results, notes, sealed = grade_one(suite, sandbox, submission, known)
-        record = sealed.as_bytes(provenance)
+        provenance = suite.compute_provenance(submission.sha256)
+        known = read_transcript(record, suite.remote_calls, provenance) if record else None
+        results, notes, transcript = grade_one(suite, sandbox, submission, known)
+        record = transcript.as_bytes(provenance)
         record = record if len(record) <= suite.record_bytes else b""  # without one it is asked again
         told = [result.as_json() for result in results]
-        said = {"results": told, "notes": asdict(notes), "layer": sealed.layer, "workers": sealed.workers}
+        said = {"results": told, "notes": asdict(notes), "layer": transcript.layer, "workers": transcript.workers}
     except Faulty as error:
         said = {"fault": str(error)}
     except BaseException as error:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from whichline.engine.toml_file import Signed
 from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, results_folder
-from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Overruling
+from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Waiver
 from whichline_grader.grading.final_grades import find_grade, grades, write_table
 from whichline_grader.grading.gradebook import GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading
@@ -47,7 +47,7 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
     with _decide_on(student, out, last=waive) as (results, grading):
         about = {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS], "text": because}
         if waive:
-            decisions = [Overruling(**about, problem=each) for each in _choose_violations(grading, problem)]
+            decisions = [Waiver(**about, problem=each) for each in _choose_violations(grading, problem)]
         elif problem and points is not None:
             _check_range(results, grading, problem, points)
             decisions = [Adjustment(**about, problem=problem, points=Signed(points))]
@@ -57,7 +57,7 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
             results.gradebook.decide(decision, grading.submission)
         if problem and points is not None and problem in grading.adjusted:
             before, why = grading.adjusted[problem]
-            click.echo(f"It takes the place of {before:+g} points: {printable(why)}")
+            click.echo(f"It replaces {before:+g} points: {printable(why)}")
 
 
 def _choose_violations(grading: Grading, problem: str | None) -> list[str]:
@@ -105,14 +105,14 @@ def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Re
         after = gradebook.with_texts(before)
         write_course(Console(), results, only)
     click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
-    click.echo(f"It is written in {out / FILE}")
+    click.echo(f"Written to {out / FILE}")
 
 
 def _check_range(results: Results, grading: Grading, problem: str, points: float) -> None:
     """Raise click.ClickException if these points would leave less than nothing of a problem, or more than all."""
     if problem not in results.problems:
         raise click.ClickException(f"expected a problem of {', '.join(results.problems)}, got {problem}")
-    earned, maximum = grading.earned(problem), grading.maximum_of(problem)
+    earned, maximum = grading.earned(problem), grading.compute_maximum(problem)
     least, most = 0 - earned, maximum - earned
     if not least - ROUNDING <= points <= most + ROUNDING:
         raise click.ClickException(

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from whichline.engine.assignment import Problem
+from whichline_grader.grading.deductions import Deduction, Kind, divide_deductions, is_unwritten
 from whichline_grader.grading.final_grades import Grade, account_for
 from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.losses import Kind, Loss, divide_losses, is_unwritten
 from whichline_grader.sandbox.printable import printable
 
 MAX_MESSAGE = 4_000
@@ -51,20 +51,21 @@ class Report:
         return [self._add_up(problem) for problem in self.problems.values()]
 
     def _add_up(self, problem: Problem) -> Row:
-        results = self.grading.results_of(problem.id)
+        results = self.grading.list_results(problem.id)
         passed = f"{[each.passed for each in results].count(True)} / {len(results)}"
         state = "not written" if is_unwritten(results) else passed
-        return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.points_of(problem.id), state)
+        return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.compute_points(problem.id), state)
 
     @cached_property
-    def losses(self) -> list[Loss]:
-        return divide_losses(self.grading, self.problems)
+    def deductions(self) -> list[Deduction]:
+        return divide_deductions(self.grading, self.problems)
 
     @property
-    def deductions(self) -> list[str]:
+    def rule_breaks(self) -> list[str]:
         """List what each problem pays for work that is not the student's own, with the lines of code."""
-        paid = {loss.finding.problem: "\n".join(loss.finding.said) for loss in self.losses if loss.kind is Kind.NOT_OWN}
-        return [paid[problem] for problem in self.grading.charges]
+        own = [each.finding for each in self.deductions if each.kind is Kind.NOT_OWN]
+        lines = {finding.problem: "\n".join(finding.said) for finding in own}
+        return [lines[problem] for problem in self.grading.rule_deductions]
 
     @property
     def remarks(self) -> Iterator[str]:

@@ -12,20 +12,20 @@ from rich.console import Console
 from rich.text import Text
 
 from whichline_grader.grading import final_grades
-from whichline_grader.grading.class_losses import ClassLoss, count_losses
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions
 from whichline_grader.grading.decisions import DIGITS, FILE, as_toml
 from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.final_grades import Entry, Grade, grades
 from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.report import Report
-from whichline_grader.grading.results_json import for_gradescope
+from whichline_grader.grading.results_json import make_results_json
 from whichline_grader.grading.writing import write_atomically
 
 MOST = 20  # names or lines that staff are told of a list
 
 
-def write_course(console: Console, results: Results, only: str = "") -> tuple[list[Grade], list[ClassLoss]]:
+def write_course(console: Console, results: Results, only: str = "") -> tuple[list[Grade], list[ClassDeduction]]:
     """Write all that a folder of results has of a class, and print what staff should look into.
 
     That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
@@ -37,12 +37,14 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     entries = final_grades.group_by_submission(found)
     final_grades.write_grades(out / "grades.csv", found, list(results.problems))
     unreported: dict[str, str] = {}
-    losses = count_losses(_write_all_reports(results, entries, only, unreported))
+    deductions = count_deductions(_write_all_reports(results, entries, only, unreported))
     if not only:
-        write_findings(out, losses)
+        write_findings(out, deductions)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
     noticed = {
-        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()]
+        "no report could be written, and not because of the submission": [
+            f"{id}: {why}" for id, why in unreported.items()
+        ]
     } | ({} if only else _notice(results, found, entries))
     if course.roster:
         strangers = final_grades.write_canvas(out / "canvas.csv", course.listed, found, course.column)
@@ -51,18 +53,18 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
         if names:
             shown = cut_list(names, MOST, "compare grades.csv with the roster")
             console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
-    return found, losses
+    return found, deductions
 
 
 def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) -> dict[str, list[str]]:
     """List what staff should look into, of the class."""
     out, course, students = results.folder, results.course, {grade.student.key for grade in found}
-    suite = final_grades.last_suite(found)
+    suite = final_grades.find_last_suite(found)
     return {
         f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
-            f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
+            f"{grade.who}: {' or '.join(map(_name_attempt, (grade, *grade.unsure)))}" for grade in found if grade.unsure
         ],
-        "what staff decided is about nothing that was graded": list(results.gradebook.unused_decisions()),
+        "what staff decided is about nothing that was graded": list(results.gradebook.list_unused_decisions()),
         "Has an extension, and no grade": sorted(
             final_grades.match_extensions(course, students).extensions.keys() - students
         ),
@@ -73,7 +75,7 @@ def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) 
     }
 
 
-def _counting(grade: Grade) -> str:
+def _name_attempt(grade: Grade) -> str:
     """The line of the decisions by which this attempt counts, and its grade."""
     return f"{as_toml(grade.student.key)} = {as_toml(grade.grading.content[:DIGITS])} ({grade.points:.2f} points)"
 
@@ -107,7 +109,7 @@ def _write_all_reports(
         else:
             grading = results.gradebook.of(name)
             assert grading
-            others = final_grades.grades_of(grading, results.course)
+            others = final_grades.compute_grades_of(grading, results.course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
             entry, report = None, Report(grading, results.problems, theirs)
         if why := write_reports(results.folder / name, report):
@@ -116,11 +118,11 @@ def _write_all_reports(
             yield entry, report
 
 
-def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
+def write_findings(out: Path, found: Iterable[ClassDeduction]) -> None:
     """Write findings.csv: what each thing costs, how many submissions have it, and what it says."""
     rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
     for each in found:
-        costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
+        costs = f"{each.deduction.points:.4g}", f"{each.deduction.bonus:.4g}", len(each.entries)
         rows.append((*costs, each.problem.id, each.id, each.says))
     final_grades.write_table(out / "findings.csv", rows)
 
@@ -140,7 +142,7 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
 def write_reports(folder: Path, report: Report) -> str:
     """Write `results.json` and `feedback.md` of one submission; an error of ours in it is given back in words."""
     try:
-        results = msgspec.json.format(json.dumps(for_gradescope(report)), indent=1)  # json's own indents slowly
+        results = msgspec.json.format(json.dumps(make_results_json(report)), indent=1)  # json's own indents slowly
         text = feedback(report)
     except Exception as error:  # it concerns nobody else
         return f"{type(error).__name__}: {error}"

@@ -6,12 +6,12 @@ from typing import Any
 
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Result
+from whichline_grader.grading.deductions import elide_numbers
 from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.losses import elide_numbers
 from whichline_grader.grading.report import Report, make_printable
 
 
-def for_gradescope(report: Report) -> dict[str, Any]:
+def make_results_json(report: Report) -> dict[str, Any]:
     """The report as Gradescope reads it: a box for each problem, and a hidden one once grades are published.
 
     Points have two digits; all digits are in `extra_data`.
@@ -19,7 +19,7 @@ def for_gradescope(report: Report) -> dict[str, Any]:
     grading, problems = report.grading, enumerate(report.problems.values(), start=1)
     explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
     account = "\n".join(f"{what}: {points}" for what, points in report.account)
-    said = (account, *report.deductions, *report.remarks, *explained, *report.printed)
+    said = (account, *report.rule_breaks, *report.remarks, *explained, *report.printed)
     return {
         "score": round(min((each.points for each in report.grades), default=grading.points), 2),
         "output": "\n\n".join(filter(None, said)),
@@ -48,10 +48,10 @@ def for_gradescope(report: Report) -> dict[str, Any]:
 
 def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dict[str, Any]]:
     """The boxes of the public and of the hidden tests of a problem; what it pays is taken from the first ones first."""
-    paid = grading.charges.get(problem.id, {})
+    paid = grading.rule_deductions.get(problem.id, {})
     owed = math.fsum(paid.values())
     for stage, hidden in enumerate((False, True), start=1):
-        if results := [each for each in grading.results_of(problem.id) if each.hidden is hidden]:
+        if results := [each for each in grading.list_results(problem.id) if each.hidden is hidden]:
             pays = min(owed, math.fsum(result.points for result in results)) if owed else 0.0
             owed -= pays
             why = [f"{pays:.2f} points lost for {' and '.join(paid)}: not your own work"] if pays else []
@@ -63,7 +63,7 @@ def _fill_box(
 ) -> dict[str, Any]:
     hidden, passed = results[0].hidden, [each for each in results if each.passed]
     failed = [each for each in results if not each.passed] if len(passed) < len(results) else []
-    lost, earned = _lose(failed), math.fsum(each.maximum for each in passed) - pays
+    lost, earned = _list_lost(failed), math.fsum(each.maximum for each in passed) - pays
     text = [f"{len(passed)} of {len(results)} tests pass.", *why] if lost or why else []
     text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
     for first, *others in _sort_kinds(failed):
@@ -97,7 +97,7 @@ def _sort_kinds(failed: Iterable[Result]) -> Iterable[list[Result]]:
     return kinds.values()
 
 
-def _lose(failed: Iterable[Result]) -> dict[str, float]:
+def _list_lost(failed: Iterable[Result]) -> dict[str, float]:
     """The points that are lost in each test function that loses any, most first."""
     lost: dict[str, float] = {}
     for each in failed:

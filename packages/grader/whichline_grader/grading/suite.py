@@ -10,25 +10,25 @@ from types import CodeType
 
 import torch
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, SuiteError, name_command, this_root
-from whichline.engine.case import UNREADABLE, case_names, load_metadata
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, SuiteError, get_root, name_command
+from whichline.engine.case import UNREADABLE, list_case_names, load_metadata
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.engine.toml_file import AssignmentError
 from whichline.rules.forbidden import load_forbidden
 from whichline_grader.authoring.spec import Figure, hidden_tests, load_specs
 from whichline_grader.grading.course import Course, load_course
-from whichline_grader.grading.questions import Provenance, Questions, Recorded, Rehearsal
+from whichline_grader.grading.transcripts import Provenance, Recorder, RemoteCalls, Replayer
 from whichline_grader.hidden.release import Release, load_graded_problems, load_release
 from whichline_grader.paths import ENGINE, GRADER
-from whichline_grader.sandbox.answer import NotAsked
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.proxy import Adapters, Respondent
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import NotAsked
 from whichline_grader.sandbox.submission import Submission
 
 # Code that may change a reply of a worker, and code that may change an outcome besides that.
-ASKS = (ENGINE / "rules", GRADER / "sandbox", GRADER / "grading/questions.py")
+ASKS = (ENGINE / "rules", GRADER / "sandbox", GRADER / "grading/transcripts.py")
 JUDGES = (
     *(ENGINE / "engine", GRADER / "authoring", GRADER / "hidden"),
     *(GRADER / "grading" / name for name in ("carried_forward.py", "one_submission.py", "suite.py")),
@@ -43,7 +43,7 @@ class GradedSuite:
     suite: Suite  # the tests, public ones first: what a submission prints before it meets a hidden input may be shown
     proxy: Adapters  # what the tests call
     # of each test, and of what is asked where one fails, by name; in the order in which they are asked
-    questions: Questions
+    remote_calls: RemoteCalls
     release: Release  # where the hidden inputs come from
     course: Course  # its limits decide verdicts; what it has muted is not told
 
@@ -59,20 +59,22 @@ class GradedSuite:
     def asked_sha256(self) -> str:
         """Of everything that an answer depends on besides the submission."""
         digest = sha256(f"{self._asking_code} {sys.version} {torch.__version__} {self.course.limits}".encode())
-        for name, questions in self.questions.items():
+        for name, remote_calls in self.remote_calls.items():
             digest.update(name.encode())
-            for question in questions:
-                question.hash_into(digest)
+            for remote_call in remote_calls:
+                remote_call.hash_into(digest)
         return digest.hexdigest()
 
-    def provenance_of(self, content: str) -> Provenance:
+    def compute_provenance(self, content: str) -> Provenance:
         """What the answers of a submission with this content belong to."""
         return Provenance(content, self.release.seed("release"), self.asked_sha256)
 
     @cached_property
     def record_bytes(self) -> int:
         """The most that the record of a submission's answers may have: more than right answers take, and words."""
-        numbers = sum(question.right_bytes for questions in self.questions.values() for question in questions)
+        numbers = sum(
+            remote_call.right_bytes for remote_calls in self.remote_calls.values() for remote_call in remote_calls
+        )
         return RECORD_TIMES * numbers + WORDS_BYTES
 
     @cached_property
@@ -82,7 +84,7 @@ class GradedSuite:
         Points and weights change none: recorded results are scored with the present ones.
         """
         root = self.suite.root
-        rules = load_forbidden(this_root() / FILE_NAME)
+        rules = load_forbidden(get_root() / FILE_NAME)
         stated = (rules.allowed, rules.homes, sorted(rules.in_kernels), sorted(rules.late))
         settings = f"{hash_code(JUDGES)} {self.course.limits} {stated}"
         digest = sha256(f"{self._asking_code} {sys.version} {torch.__version__} {settings}".encode())
@@ -93,28 +95,28 @@ class GradedSuite:
             digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()
 
-    def choose(self, names: Collection[str]) -> Questions:
+    def choose(self, names: Collection[str]) -> RemoteCalls:
         """The questions of these names, in the order in which they are asked."""
-        return {name: each for name, each in self.questions.items() if name in names}
+        return {name: each for name, each in self.remote_calls.items() if name in names}
 
-    def run(self, test: Test, recorded: Recorded, answered: str = "") -> Result:
+    def run(self, test: Test, recorded: Replayer, answered: str = "") -> Result:
         """Run a test on recorded answers, which may have another name."""
         recorded.start(test.name, answered)
         self._prepare(test, recorded)
         return self.suite.run(test)
 
-    def rehearse(self, test: Test) -> tuple[Rehearsal, Result]:
+    def record(self, test: Test) -> tuple[Recorder, Result]:
         """Run a test on the answers of a right program, and write down what it asks."""
-        rehearsal = Rehearsal(test.memory)
-        self._prepare(test, rehearsal)
-        return rehearsal, self.suite.run(test)
+        recorder = Recorder(test.memory)
+        self._prepare(test, recorder)
+        return recorder, self.suite.run(test)
 
-    def check_rehearsal(self, test: Test, rehearsal: Rehearsal, result: Result) -> None:
+    def check_recorder(self, test: Test, recorder: Recorder, result: Result) -> None:
         """Raise SuiteError unless a right program passes a test, whose calls are the same when its digits differ."""
         if not result.passed:
             raise SuiteError(f"a right program fails {test.name}: {result.headline}")
-        answers = {test.name: rehearsal.rounded_otherwise}
-        recorded = Recorded({test.name: rehearsal.questions}, answers, Submission("a right program", {}, ""))
+        answers = {test.name: recorder.rounded_otherwise}
+        recorded = Replayer({test.name: recorder.remote_calls}, answers, Submission("a right program", {}, ""))
         recorded.start(test.name)
         self._prepare(test, recorded)
         if isinstance(ended := self.suite.ending(test), NotAsked):
@@ -143,18 +145,18 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     tests = [test for test in suite.tests if only in (None, test.name, test.function)]
     for test in tests:
         test.cases()
-    questions: dict[str, Sequence[Question]] = {}
-    graded = GradedSuite(suite, proxy, questions, release, load_course(root))
+    remote_calls: dict[str, Sequence[RemoteCall]] = {}
+    graded = GradedSuite(suite, proxy, remote_calls, release, load_course(root))
     for test in sorted(tests, key=lambda test: release.seed(f"order {test.name}")):  # which nobody knows
-        rehearsal, result = graded.rehearse(test)
-        questions[test.name] = rehearsal.questions
+        recorder, result = graded.record(test)
+        remote_calls[test.name] = recorder.remote_calls
         if not test.memory:  # which no rehearsal has
-            graded.check_rehearsal(test, rehearsal, result)
+            graded.check_recorder(test, recorder, result)
     for problem, spec in load_specs().items() if only is None else ():
         if spec.figure and problem in suite.problems:
-            proxy.respondent = rehearsal = Rehearsal()
+            proxy.respondent = recorder = Recorder()
             spec.figure.measure(getattr(suite.calls, spec.figure.call))
-            questions[name_figure(spec.figure)] = rehearsal.questions
+            remote_calls[name_figure(spec.figure)] = recorder.remote_calls
     proxy.respondent = None
     _ = graded.asked_sha256  # here, and so in no fork
     return graded
@@ -190,7 +192,7 @@ def check_hidden_cases(release: Release) -> None:
     """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
     todo = f"run `{name_command('staff verify --write')}`"
     expected = {case.name for spec in load_specs().values() for case in spec.hidden}
-    for name in sorted({*case_names(release.cases, "**/*"), *expected}):
+    for name in sorted({*list_case_names(release.cases, "**/*"), *expected}):
         try:
             if load_metadata(release.cases, name)["seed"] != release.seed(name):
                 raise AssignmentError(f"the hidden case {name} is not drawn from this release's secret; {todo}")
@@ -202,7 +204,7 @@ def check_hidden_cases(release: Release) -> None:
 
 def check_public_cases(root: Path) -> None:
     """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
-    stored = case_names(root / "fixtures", "**/*")
+    stored = list_case_names(root / "fixtures", "**/*")
     expected = {case.name for spec in load_specs().values() for case in spec.public}
     if missing := sorted(expected.difference(stored)):
         raise AssignmentError(
@@ -217,5 +219,5 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     return load_suite(root, [root / "tests"], problems, proxy, remote=True, hidden=hidden)
 
 
-def results_of_refused(suite: Suite, why: str) -> list[Result]:
+def list_refused_results(suite: Suite, why: str) -> list[Result]:
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]

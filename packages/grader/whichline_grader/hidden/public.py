@@ -6,14 +6,14 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
-from whichline.engine.assignment import this_root
+from whichline.engine.assignment import get_root
 from whichline_grader.hidden.drawn import drawn
 from whichline_grader.hidden.kinds import Kinds
 
 
 def public_tests(file: str) -> SimpleNamespace:
     """Run a file of public tests anew, so that its functions call the present `adapters`; return its names."""
-    return SimpleNamespace(**runpy.run_path(str(this_root() / "tests" / file)))
+    return SimpleNamespace(**runpy.run_path(str(get_root() / "tests" / file)))
 
 
 def again(test: Callable[..., None], *kinds: Kinds) -> Callable[..., None]:

@@ -14,12 +14,12 @@ from whichline.engine.assignment import (
     PROBLEMS,
     Problem,
     check_weights,
+    get_root,
+    list_test_names,
     load_problems,
     name_command,
-    tests_in,
-    this_root,
 )
-from whichline.engine.toml_file import AssignmentError, Complaint, located, read_toml
+from whichline.engine.toml_file import AssignmentError, Complaint, locate_error, read_toml
 from whichline_grader.paths import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
 
 EXAMPLE = b"anyone can read this"
@@ -42,7 +42,7 @@ class CourseFolder:
     @property
     def place(self) -> Path | None:
         """The path of the folder, if there is one; a relative path starts beside `course.toml`."""
-        return (this_root() / COURSE).parent / os.path.expanduser(self.folder) if self.folder else None
+        return (get_root() / COURSE).parent / os.path.expanduser(self.folder) if self.folder else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Release:
 
     @property
     def cases(self) -> Path:
-        return self.folder / CASES if self.folder else this_root() / STAFF / "fixtures"
+        return self.folder / CASES if self.folder else get_root() / STAFF / "fixtures"
 
     def seed(self, name: str) -> int:
         """The seed for a name. Known seeds reveal neither the secret nor any other seed."""
@@ -92,13 +92,13 @@ def rehearsal() -> Release:
 
 def load_course_folder() -> CourseFolder:
     """Read the folder from `course.toml`; raises AssignmentError as `read_toml` does."""
-    return read_toml(this_root() / COURSE, CourseFolder, CourseFolder.check, partly=True)
+    return read_toml(get_root() / COURSE, CourseFolder, CourseFolder.check, partly=True)
 
 
 def naming(folder: str, secret: bytes) -> str:
     """Write this folder and this secret into the first lines of the text of `course.toml`."""
     others = re.sub(
-        r"^(folder|secret_sha256) *=.*\n", "", (this_root() / COURSE).read_text(encoding="utf-8"), flags=re.MULTILINE
+        r"^(folder|secret_sha256) *=.*\n", "", (get_root() / COURSE).read_text(encoding="utf-8"), flags=re.MULTILINE
     )
     return name_folder(folder, secret) + others
 
@@ -118,7 +118,7 @@ def load_graded_problems(root: Path) -> dict[str, Problem]:
     for problem in [*problems.values()]:
         if not (hidden_tests := find_hidden_tests(root, problem.id)).exists():
             raise AssignmentError(f"{hidden_tests} is missing: {FILE_NAME} has a problem {problem.id}")
-        weights = problem.hidden or dict.fromkeys(sorted(tests_in([hidden_tests])), HIDDEN_WEIGHT)
+        weights = problem.hidden or dict.fromkeys(sorted(list_test_names([hidden_tests])), HIDDEN_WEIGHT)
         if not weights:
             raise AssignmentError(f"{hidden_tests} has no test: {problem.id} needs hidden tests")
         problems[problem.id] = replace(problem, hidden=weights)
@@ -126,8 +126,8 @@ def load_graded_problems(root: Path) -> dict[str, Problem]:
     for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", hidden_tests)):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
         for name in sorted(check_weights(root, problems.values(), kind, files) - weighed):
-            home = next(file for file in files if name in tests_in([file]))
+            home = next(file for file in files if name in list_test_names([file]))
             what = f"gives no weight to {name} of {home.relative_to(root).as_posix()}"
-            raise located(root / FILE_NAME, Complaint(("problem",), what))
+            raise locate_error(root / FILE_NAME, Complaint(("problem",), what))
     chosen = [problem for problem in problems.values() if not problem.left_out]
     return {problem.id: replace(problem, tests={**problem.tests, **problem.hidden}) for problem in chosen}

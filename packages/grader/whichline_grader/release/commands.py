@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from whichline.engine.assignment import PROBLEMS, load_problems, this_assignment
+from whichline.engine.assignment import PROBLEMS, get_assignment, load_problems
 from whichline.engine.kit import read_version
 from whichline.engine.problem_folder import REFERENCE, is_kept
 from whichline.submission.archive import read_archive
@@ -44,13 +44,13 @@ def handout(out: Path, since: Path | None) -> None:
     root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
-        number = read_version(this_assignment().package)
+        number = read_version(get_assignment().package)
         files = make_handout(root, number)
         write_handout(files, number, out, previous)
         click.echo(f"{len(files)} files written to {out}")
         for problem in load_problems(root):
             if is_kept(problem, (root / PROBLEMS / problem / f"{REFERENCE}.py").read_text(encoding="utf-8")):
-                click.echo(f"{problem} ships no reference: students read what fails there, and no line is marked")
+                click.echo(f"{problem} ships no reference: students see which tests fail, but no marked line")
         for name in list_unchanged(files):
             click.echo(f"{name}: students get its first line, which says what you should change")
         for step in try_out(root, out):

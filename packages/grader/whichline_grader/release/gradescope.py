@@ -106,7 +106,7 @@ def write_autograder(root: Path, path: Path) -> None:
         archive.writestr("Dockerfile", DOCKERFILE)
         pinned = [f"{name}=={version(name).partition('+')[0]}" for name in (*PACKAGES, *read_assignment(root).packages)]
         archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
-        for file, name in _shipped(root):
+        for file, name in _list_shipped(root):
             archive.write(file, name)
         course = load_course(root)
         limits = "\n".join(f"{name} = {limit}" for name, limit in vars(course.limits).items())
@@ -121,7 +121,7 @@ def write_autograder(root: Path, path: Path) -> None:
             archive.write(file, folder / CASES / file.relative_to(release.cases))
 
 
-def _shipped(root: Path) -> Iterator[tuple[Path, str]]:
+def _list_shipped(root: Path) -> Iterator[tuple[Path, str]]:
     """The files of the assignment, the engine and the grader, each with its name in the archive."""
     yield from ((root / file, file) for file in FILES)
     folders = [(root, folder) for folder in (*FOLDERS, f"{read_assignment(root).package}/{GIVEN}")]

@@ -25,7 +25,7 @@ from whichline.submission.archive import write_archive
 from whichline.submission.update import Update, write_update
 from whichline_grader.paths import STAFF
 from whichline_grader.release.kit import make_wheel
-from whichline_grader.release.left_out import without_left_out
+from whichline_grader.release.left_out import remove_left_out
 
 SHIPPED = ("LICENSE", ADAPTERS, ASSIGNMENT, PROBLEMS, "docs", "fixtures", "tests")  # and what students write
 OVERLAY = f"{STAFF}/handout/"
@@ -56,13 +56,13 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
     CourseworkError for a file that git does not know, markers that do not pair, a problem that the texts do not state,
     or a line of a solution or of the staff's that would survive.
     """
-    files = without_left_out(root, dict(_tracked(root)))
+    files = remove_left_out(root, dict(_list_tracked(root)))
     secrets: set[str] = set()
     starters: dict[str, bytes] = {}
     for name, content in files.items():
         if is_students(Path(name)) and name.endswith(".py"):
             source = content.decode()
-            secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
+            secrets |= {line.strip() for line in cut_solution(name, source)[1] if _gives_away(line.strip())}
             files[name] = starters[name] = stub(name, source).encode()
     if leftovers := [each for name, content in files.items() for each in _list_leftovers(name, content, secrets)]:
         raise HandoutError("\n".join(leftovers))
@@ -111,7 +111,7 @@ def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
 
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
     """Make what students start from, or have in front of them once they have `written` some functions of the file."""
-    cut = _without_unused_imports(cut_solution(name, source, written)[0])
+    cut = _remove_unused_imports(cut_solution(name, source, written)[0])
     return _run(Path.cwd(), *RUFF, "format", "--quiet", "--line-length=120", "-", stdin=cut)
 
 
@@ -121,7 +121,7 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
     Functions that are `written`, as "function" or "Class.method", keep theirs; the first of them brings what stands
     outside of functions.
     """
-    functions = dict(_functions(ast.parse(source)))
+    functions = dict(_list_functions(ast.parse(source)))
     kept: list[str] = []
     gone: list[str] = []
     begun, keeps = 0, False
@@ -144,15 +144,15 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
     return "".join(kept), gone
 
 
-def _functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
+def _list_functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             yield inside + child.name, range(child.lineno, (child.end_lineno or 0) + 1)
         elif isinstance(child, ast.ClassDef):
-            yield from _functions(child, f"{inside}{child.name}.")
+            yield from _list_functions(child, f"{inside}{child.name}.")
 
 
-def _tracked(root: Path) -> Iterator[tuple[str, bytes]]:
+def _list_tracked(root: Path) -> Iterator[tuple[str, bytes]]:
     """The files that ship, by the names that students know, once every file of the tree is accounted for."""
     listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
     known = set(_run(root, "git", "ls-files", "-z").split("\0"))
@@ -170,7 +170,7 @@ def _tracked(root: Path) -> Iterator[tuple[str, bytes]]:
         yield name, (root / place).read_bytes()
 
 
-def _tells(line: str) -> bool:
+def _gives_away(line: str) -> bool:
     """Tell whether a line gives a solution away wherever it is; imports are given, and `return x` is anyone's."""
     return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
 
@@ -186,7 +186,7 @@ def _list_leftovers(name: str, content: bytes, secrets: set[str]) -> Iterator[st
             yield f"{name}:{number}: {what} would reach students{'; write it in another way here' * is_solution}"
 
 
-def _without_unused_imports(source: str) -> str:
+def _remove_unused_imports(source: str) -> str:
     """Leave out imports that only the solution used: what they name may be gone, too."""
     uses = f"({', '.join(TOOLS)})\n"
     command = (*RUFF, "check", "--quiet", "--isolated", "--select=F401", "--fix-only", "-")

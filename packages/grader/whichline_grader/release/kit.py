@@ -19,15 +19,15 @@ def make_wheel(command: str, version: str, python: str, sources: Mapping[str, by
     """Make the wheel of an assignment for some versions of Python; return its name in the handout and its bytes."""
     engine = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
     sources = {**sources, **{path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in engine}}
-    unnumbered = repr(sorted(_entries(command, version, python, sources).items())).encode()
+    unnumbered = repr(sorted(_list_entries(command, version, python, sources).items())).encode()
     number = int(sha256(unnumbered).hexdigest(), 16) % 10**DIGITS
     version = f"{version}.post{number:0{DIGITS}d}"
     wheel = io.BytesIO()
-    pack(wheel, _entries(command, version, python, sources))
+    pack(wheel, _list_entries(command, version, python, sources))
     return f"kit/{command}_kit-{version}-py3-none-any.whl", wheel.getvalue()
 
 
-def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
+def _list_entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
     about = f"{command}_kit-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {package}\n" for package in requires("whichline") or ())
     needs = f"Requires-Python: {python}\n{needs}"

@@ -18,14 +18,14 @@ POINTS = re.compile(r"^points = [\d.]+", re.MULTILINE)
 HIDDEN = re.compile(r"^\[problem\.hidden\]\n(?:.+\n)*\n?|^hidden = .*\n", re.MULTILINE)
 
 
-def without_left_out(root: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def remove_left_out(root: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Leave out files, functions, tables and sections of the problems that the course in `root` leaves out.
 
     The texts get the points of the others, the assignment loses the weights of hidden tests, and pictures that no text
     shows go.
     """
     problems, gone = (load_problems(root, left_out=each) for each in (False, True))
-    belonging = _files_of(root, gone) if gone else set[str]()
+    belonging = _list_files(root, gone) if gone else set[str]()
     kept = {name: content for name, content in files.items() if name not in belonging}
     kept[ASSIGNMENT] = cut_assignment(kept[ASSIGNMENT].decode(), gone).encode()
     if gone:
@@ -65,7 +65,7 @@ def cut_functions(source: str, names: Collection[str]) -> str:
     return "".join(lines)
 
 
-def _files_of(root: Path, gone: Collection[str]) -> set[str]:
+def _list_files(root: Path, gone: Collection[str]) -> set[str]:
     """Name what some problems have alone: the files that students would write, tests and cases."""
     from whichline.engine.suite import load_suite  # imports torch
 

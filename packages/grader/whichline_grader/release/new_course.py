@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import torch
 
-from whichline.engine.assignment import this_root
+from whichline.engine.assignment import get_root
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import write_fixtures
 from whichline_grader.hidden.release import CASES, SECRET, Release, load_course_folder, naming
@@ -52,18 +52,18 @@ def new_course(folder: Path, force: bool) -> None:
             if (folder / name).exists():
                 kept = folder / f"{datetime.now():%Y-%m-%d-%H%M%S}-{name}"
                 (folder / name).rename(kept)
-                click.echo(f"What was {folder / name} is {kept}")
+                click.echo(f"{folder / name} is now {kept}")
             (new / name).rename(folder / name)
-    stated = this_root() / COURSE
+    stated = get_root() / COURSE
     (unfinished := stated.with_suffix(".new")).write_text(named, encoding="utf-8")
     unfinished.rename(stated)
     click.echo(MADE.format(folder=folder), nl=False)
 
 
 def _check(folder: Path, force: bool) -> None:
-    if folder.is_relative_to(this_root().resolve()):
+    if folder.is_relative_to(get_root().resolve()):
         raise click.ClickException(f"{folder} is inside the checkout, where `git clean` deletes it; name one outside")
-    for above in this_root().resolve().parents:
+    for above in get_root().resolve().parents:
         if (above / ".git").exists() and folder.is_relative_to(above):
             raise click.ClickException(f"{folder} is inside {above}, which git keeps: name one outside")
     if force:

@@ -36,10 +36,10 @@ def write_texts(
     written = {}
     for name, text in texts.items():
         sections = {section: STATED.findall(section) for section in SECTION.split(text)}
-        linked = pages | {f"#{_anchor(section)}": ids for section, ids in sections.items()}
-        kept = (section for section, ids in sections.items() if not _all_in(left_out, ids))
+        linked = pages | {f"#{_make_anchor(section)}": ids for section, ids in sections.items()}
+        kept = (section for section, ids in sections.items() if not _are_all_in(left_out, ids))
         lines = (line for section in kept for line in section.splitlines(keepends=True))
-        if not _all_in(left_out, pages[Path(name).name]):
+        if not _are_all_in(left_out, pages[Path(name).name]):
             written[name] = "".join(_write_line(line, linked, problems, left_out) for line in lines)
     return written
 
@@ -57,13 +57,13 @@ def check_texts(texts: Mapping[str, str], problems: Collection[str]) -> None:
             )
 
 
-def _anchor(section: str) -> str:
+def _make_anchor(section: str) -> str:
     """The name under which a heading is linked to."""
     heading = section.partition("\n")[0].removeprefix("## ")
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-def _all_in(left_out: Collection[str], ids: Collection[str]) -> bool:
+def _are_all_in(left_out: Collection[str], ids: Collection[str]) -> bool:
     return bool(ids) and all(id in left_out for id in ids)
 
 
@@ -73,7 +73,7 @@ def _write_line(
     """Write the points of the problems that a line names; nothing if it lists what is left out."""
     listed = LISTED.match(line)
     ids = (linked.get(listed[1], []) if listed[1] else [listed[2]]) if listed else []
-    if _all_in(left_out, ids) or _all_in(left_out, line.split()[:1]):
+    if _are_all_in(left_out, ids) or _are_all_in(left_out, line.split()[:1]):
         return ""
     named = [problems[id] for id in ids or STATED.findall(line) if id in problems]
     if not named:

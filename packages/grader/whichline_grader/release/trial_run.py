@@ -177,7 +177,13 @@ def _watch(tree: Path, problem: str) -> None:
     written = adapters.read_text()
     command = ["run", read_assignment(tree).command, "check", "--watch", problem]
     terminal = pexpect.spawn(
-        "uv", command, cwd=tree, env=_apart() | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
+        "uv",
+        command,
+        cwd=tree,
+        env=_make_environment() | {"TERM": "dumb"},
+        dimensions=(24, 80),
+        encoding="utf-8",
+        timeout=120,
     )
     try:
         unwritten = stub(adapters.name, written)
@@ -194,13 +200,13 @@ def _watch(tree: Path, problem: str) -> None:
         raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
-def _apart() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """Return the variables without what names the environment of the solved tree, or keeps it from being written to."""
     return {name: value for name, value in os.environ.items() if name not in OF_THE_SOLVED_TREE}
 
 
 def _run(folder: Path, *command: str, environment: dict[str, str] | None = None) -> None:
-    environment = environment or _apart()
+    environment = environment or _make_environment()
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         output = (process.stdout + process.stderr).strip()

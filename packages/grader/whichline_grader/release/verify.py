@@ -19,8 +19,8 @@ import torch
 from rich.console import Console
 
 from whichline.engine.assignment import PROBLEMS, find_problem, load_problems
-from whichline.engine.case import case_names, load_case
-from whichline.engine.compare import dtype_name, same
+from whichline.engine.case import list_case_names, load_case
+from whichline.engine.compare import name_dtype, same
 from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Result
@@ -103,7 +103,7 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
     stages = Stages(Console())
     for stored in stored_cases(root, problem):
         stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
-    suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
+    suite = stages.run("Both suites load", lambda stage: load_solved_suite(root, problem))
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
         check = partial(check_right_style, suite)
@@ -120,7 +120,7 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
         stages.run("A handout can be made, without solutions", partial(verify_handout, root))
     if breaks and suite:
         mistakes = list_solution_mistakes(root, problems, seed, breaks)
-        whole = both_suites(root)  # a file may be written for several problems
+        whole = load_solved_suite(root)  # a file may be written for several problems
         public = replace(whole, tests=[test for test in whole.tests if not test.hidden])
         title = "The solution is broken, one token at a time"
         outcomes = stages.run(title, lambda stage: [*stage.map(partial(try_in_tree, public), mistakes)])
@@ -153,7 +153,7 @@ def _compare(stored: StoredCases, stage: Stage) -> None:
         stage.error(complaint)
 
 
-def both_suites(root: Path, problem: str | None = None) -> Suite:
+def load_solved_suite(root: Path, problem: str | None = None) -> Suite:
     """The public and the hidden suite, or a problem of them, to be run in this process on adapters that staff wrote."""
     suite = replace(load_both_suites(root), remote=False)
     if problem is None:
@@ -205,7 +205,7 @@ def check_second_opinion(root: Path, problem: str) -> Iterator[str]:
 
 def verify_references(root: Path, problems: Collection[str], stage: Stage) -> None:
     """What each reference computes for the public cases must be fit to hold a student's values against."""
-    names = case_names(root / "fixtures", "**/*")
+    names = list_case_names(root / "fixtures", "**/*")
     references = {adapter: each for problem in problems for adapter, each in load_references(problem).items()}
     texts = (path.read_text(encoding="utf-8") for path in root.glob("docs/*.md"))
     headings = [line.lstrip("# ") for text in texts for line in text.splitlines() if line.startswith("#")]
@@ -225,7 +225,7 @@ def check_reference(
             yield f"the reference of {case.call} names the section {section}, and no heading in docs/ begins with that"
     for step in taken:
         if step.value.tensor.is_floating_point() and step.value.tensor.dtype != torch.float64:
-            got = dtype_name(step.value.tensor.dtype)
+            got = name_dtype(step.value.tensor.dtype)
             yield f"the reference of {case.call} computes {step.name} in {got}, expected float64"
     if "answer" in case.expected:
         *_, last = taken

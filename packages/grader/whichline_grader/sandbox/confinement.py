@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whichline.engine.assignment import this_assignment, this_root
+from whichline.engine.assignment import get_assignment, get_root
 from whichline.engine.errors import CourseworkError
 from whichline_grader.paths import ENGINE, GRADER
 from whichline_grader.sandbox import zygote_files
@@ -101,13 +101,13 @@ class Process:
 class Sandbox:
     """A running zygote, which any number of forks of this process may use at the same time.
 
-    The workers of its advisor, a second zygote, know the references and find mistakes; they earn no points.
+    The workers of its `diagnosis`, a second zygote, know the references and find mistakes; they earn no points.
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, advisor: "Sandbox | None" = None
+        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, diagnosis: "Sandbox | None" = None
     ) -> None:
-        self._process, self._control, self.advisor = process, control, advisor
+        self._process, self._control, self.diagnosis = process, control, diagnosis
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
         probe.kill()
         self.achieved = SandboxReport(layer, tuple(self._layers))
@@ -127,21 +127,21 @@ class Sandbox:
     def check(self) -> None:
         """Raise SandboxError unless the sandbox still gives workers."""
         self.fork(cpu_seconds=10, data_bytes=1 << 30).kill()
-        if self.advisor:
-            self.advisor.check()
+        if self.diagnosis:
+            self.diagnosis.check()
 
     def restart(self) -> None:
         """Replace a zygote that has ended; SandboxError if the new one confines less, or does not start."""
         self._process.kill()
         self.close()
-        fresh = finish(_spawn(self.achieved.layer, self.advisor is not None))
-        self._process, self._control, self.advisor = fresh._process, fresh._control, fresh.advisor
+        fresh = finish(_spawn(self.achieved.layer, self.diagnosis is not None))
+        self._process, self._control, self.diagnosis = fresh._process, fresh._control, fresh.diagnosis
         if fresh._layers != self._layers:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
 
     def close(self) -> None:
-        """End the zygote, its advisor and all their workers."""
-        for each in filter(None, (self.advisor, self)):
+        """End the zygote, its second one, and all their workers."""
+        for each in filter(None, (self.diagnosis, self)):
             with suppress(OSError):  # closed already
                 each._control.shutdown(socket.SHUT_RDWR)
             each._control.close()
@@ -191,13 +191,13 @@ class Sandbox:
 Starting = Generator[None, None, Sandbox]
 
 
-def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works, and if it is `advised` an advisor, which has what students have.
+def start(layer: Layer | Literal["auto"] = "auto", diagnosing: bool = False) -> Sandbox:
+    """Start `layer`, or the strongest one that works, and for `diagnosing` a second zygote with what students have.
 
     This takes a few seconds, since it imports torch. SandboxError if `layer` does not work here, with what to install;
     `auto` never goes below `process`.
     """
-    return finish(begin(layer, advised))
+    return finish(begin(layer, diagnosing))
 
 
 def finish(starting: Starting) -> Sandbox:
@@ -208,24 +208,24 @@ def finish(starting: Starting) -> Sandbox:
             return end.value
 
 
-def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Starting:
+def begin(layer: Layer | Literal["auto"] = "auto", diagnosing: bool = False) -> Starting:
     """Start a sandbox as `start` does, and yield once its process is running.
 
     Except with `none`, the calling process becomes non-dumpable, so that no worker can read its memory.
     """
     _compile_packages()
     if layer == "none":
-        return (yield from _spawn("none", advised))
+        return (yield from _spawn("none", diagnosing))
     hide_memory()
     if layer == "bubblewrap":
-        return (yield from _start_bubblewrap(advised))
+        return (yield from _start_bubblewrap(diagnosing))
     if layer == "process":
-        return (yield from _start_locked_in(advised))
+        return (yield from _start_locked_in(diagnosing))
     try:
-        return (yield from _start_bubblewrap(advised))
+        return (yield from _start_bubblewrap(diagnosing))
     except SandboxError as bubblewrap:
         try:
-            sandbox = yield from _start_locked_in(advised)
+            sandbox = yield from _start_locked_in(diagnosing)
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
         notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
@@ -233,22 +233,22 @@ def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sta
         return sandbox
 
 
-def _start_bubblewrap(advised: bool) -> Starting:
+def _start_bubblewrap(diagnosing: bool) -> Starting:
     if shutil.which("bwrap") is None:
         raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
-    sandbox = yield from _spawn("bubblewrap", advised)
+    sandbox = yield from _spawn("bubblewrap", diagnosing)
     if "seccomp" not in sandbox.achieved.parts:
         sandbox.close()
         raise SandboxError("expected a seccomp filter inside bubblewrap")
     return sandbox
 
 
-def _start_locked_in(advised: bool) -> Starting:
-    sandbox = yield from _spawn("process", advised)
+def _start_locked_in(diagnosing: bool) -> Starting:
+    sandbox = yield from _spawn("process", diagnosing)
     parts = sandbox.achieved.parts
-    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(this_root())):
+    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _can_others_read(get_root())):
         sandbox.close()
-        reason = f"others can read {this_root()}; chmod 700 a folder above it" if "uid" in parts else "you are not root"
+        reason = f"others can read {get_root()}; chmod 700 a folder above it" if "uid" in parts else "you are not root"
         raise SandboxError(f"expected Linux 5.13 with Landlock, or root; this kernel has no Landlock, and {reason}")
     if sandbox.achieved.leaves_marks:
         sandbox.achieved = SandboxReport("process", parts, (ACCESS_TIMES,))
@@ -264,16 +264,16 @@ def _compile_packages() -> None:
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
         environment = {**os.environ, **zygote_files.ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
-        warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({this_assignment().packages})"
+        warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({get_assignment().packages})"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
 
-def _spawn(layer: Layer, advised: bool) -> Starting:
+def _spawn(layer: Layer, diagnosing: bool) -> Starting:
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(1 + advised)]
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(1 + diagnosing)]
         controls, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
         passed = [control.fileno() for control in theirs]
-        command = _command_zygote(layer, Path(folder), advised, passed)
+        command = _command_zygote(layer, Path(folder), diagnosing, passed)
         none = subprocess.DEVNULL
         try:
             process = subprocess.Popen(
@@ -300,22 +300,22 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
         raise SandboxError(
             f"expected the same torch and the same vector instructions inside, {here}; got {reports[0]!r}"
         )
-    advisor = Sandbox(process, controls[1], layer) if advised else None
-    return Sandbox(process, controls[0], layer, advisor)
+    diagnosis = Sandbox(process, controls[1], layer) if diagnosing else None
+    return Sandbox(process, controls[0], layer, diagnosis)
 
 
-def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[int]) -> list[str]:
+def _command_zygote(layer: Layer, folder: Path, diagnosing: bool, controls: list[int]) -> list[str]:
     """Copy the code of a zygote below a folder, and give the command that starts it."""
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     visible = [*filter(os.path.exists, zygote_files.LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
-        if this_root().is_relative_to(path):
+        if get_root().is_relative_to(path):
             raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
     # Nothing that is installed is secret, but a submission needs none of our packages, so it sees none.
     ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
     hidden = [str(path) for path in ours if path.is_dir()]
     worker, place = folder / "worker", folder / "root"
-    zygote_files.copy_worker(worker, advised)
+    zygote_files.copy_worker(worker, diagnosing)
     place.mkdir()
     # Under bubblewrap nothing else exists, and nothing is writable.
     readable = (*visible, *zygote_files.find_libraries(), *zygote_files.DEVICES) if layer == "process" else ()
@@ -326,7 +326,7 @@ def _command_zygote(layer: Layer, folder: Path, advised: bool, controls: list[in
         "hidden": hidden,
         "confined": layer != "none",
         "layers": ["namespaces"] * (layer == "bubblewrap"),
-        "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
+        "imported": [each for each in get_assignment().packages if each not in SLOW_IMPORTS],
         "readable": [*filter(os.path.exists, readable)],
     }
     outside = zygote_files.command_bubblewrap([*visible, str(worker)], hidden) if layer == "bubblewrap" else []

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NoReturn
 
-from whichline.engine.assignment import ADAPTERS, name_command, this_assignment
+from whichline.engine.assignment import ADAPTERS, get_assignment, name_command
 from whichline.engine.errors import CourseworkError
 from whichline.submission.archive import ArchiveError, read_entry
 
@@ -36,7 +36,7 @@ NO_CODE = {
 
 def describe_instead() -> str:
     """Say what to hand in instead."""
-    package, command = this_assignment().package, name_command("submit")
+    package, command = get_assignment().package, name_command("submit")
     return f"put your code into {ADAPTERS} and {package}/, and hand in the submission.zip that `{command}` writes"
 
 

@@ -16,23 +16,23 @@ from typing import Protocol
 
 from torch import Tensor
 
-from whichline_grader.sandbox.answer import (
-    Answer,
-    LimitExceeded,
-    NotAsked,
-    ProtocolViolation,
-    TimedOut,
-    WorkerDied,
-    WorkerStopped,
-    check,
-)
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.inside.frames import FrameError, encode, pack
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.own_time import OwnTime
-from whichline_grader.sandbox.printable import hide_places, printable
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.printable import hide_paths, printable
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import (
+    LimitExceeded,
+    NotAsked,
+    ProtocolViolation,
+    Reply,
+    TimedOut,
+    WorkerDied,
+    WorkerStopped,
+    check,
+)
 from whichline_grader.sandbox.submission import Submission
 
 SAMPLE_SECONDS = 0.01
@@ -63,17 +63,17 @@ class Spent:
     workers: int = 0
 
 
-class Lender(Protocol):
+class StandIn(Protocol):
     """Answers the calls that a submission makes to its own functions for earlier problems.
 
     Each of the `lessons` shows a worker one of these functions by a call, and names its arguments; nothing is answered
     for one that is dropped, or during a lesson. `reply` gives None if `raw` is the answer to the question.
     """
 
-    lessons: Sequence[tuple[Question, Sequence[str]]]
+    lessons: Sequence[tuple[RemoteCall, Sequence[str]]]
 
-    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None: ...
-    def begin(self, question: Question, token: str) -> None: ...
+    def drop(self, lesson: tuple[RemoteCall, Sequence[str]]) -> None: ...
+    def begin(self, remote_call: RemoteCall, token: str) -> None: ...
     def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None: ...
 
 
@@ -85,13 +85,13 @@ class Interview:
         sandbox: Sandbox,
         submission: Submission,
         limits: Limits | None = None,
-        lender: Lender | None = None,
+        lender: StandIn | None = None,
         spent: Spent | None = None,
     ) -> None:
         self.submission, self.limits, self._lender = submission, limits or Limits(), lender
         self.spent = spent or Spent()
-        self.imported: Answer | None = None  # the reply to the first import, after the first question
-        self._failed_import: Answer | None = None
+        self.imported: Reply | None = None  # the reply to the first import, after the first question
+        self._failed_import: Reply | None = None
         self._sandbox = sandbox
         self._connection: Connection | None = None
         self._bytes = 0  # of all replies so far
@@ -99,7 +99,7 @@ class Interview:
         self._timed_out: Counter[str] = Counter()
         self._bytes_left = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
 
-    def ask(self, question: Question, values: Sequence[object] = ()) -> Answer:
+    def ask(self, remote_call: RemoteCall, values: Sequence[object] = ()) -> Reply:
         """Ask a question; the answer says what happened, whatever the submission does.
 
         The `values` are those of earlier answers in the same test. SandboxError if the sandbox has stopped working,
@@ -107,22 +107,24 @@ class Interview:
         """
         token = _make_token()
         try:
-            frame, tensors = question.frame(question.fill_in(values), token=token)
+            frame, tensors = remote_call.frame(remote_call.fill_in(values), token=token)
         except (LookupError, TypeError, FrameError) as error:
-            return Answer(stopped=NotAsked(f"{question.call} is not called with what the call before it gave: {error}"))
-        if stopped := self._find_obstacle(question.call):
-            return Answer(stopped=stopped)
+            return Reply(
+                stopped=NotAsked(f"{remote_call.call} is not called with what the call before it gave: {error}")
+            )
+        if stopped := self._find_obstacle(remote_call.call):
+            return Reply(stopped=stopped)
         if self._lender:
-            self._lender.begin(question, token)
-        if not question.memory:
-            return self._answer(question.call, frame, token, tensors)
+            self._lender.begin(remote_call, token)
+        if not remote_call.memory:
+            return self._answer(remote_call.call, frame, token, tensors)
         self.end_worker()
         try:
-            return self._answer(question.call, frame, token, tensors, question.memory)
+            return self._answer(remote_call.call, frame, token, tensors, remote_call.memory)
         finally:
             self.end_worker()
 
-    def ask_for(self, what: str, *arguments: object) -> Answer:
+    def ask_for(self, what: str, *arguments: object) -> Reply:
         """Send a request that is not a call of an adapter to a worker that understands it."""
         token, tensors = _make_token(), list[Tensor]()
         encoded = [encode(each, tensors) for each in arguments]
@@ -153,7 +155,7 @@ class Interview:
             )
         return None
 
-    def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Answer:
+    def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Reply:
         """Ask the current worker, or a fresh one, which imports the submission first."""
         self._for = what
         failed = self._failed_import
@@ -166,10 +168,10 @@ class Interview:
                 self.imported, self._failed_import = self.imported or imported, failed
         if failed or connection is None:
             self.end_worker()
-            return replace(failed or Answer(), printed=("", ""))
+            return replace(failed or Reply(), printed=("", ""))
         return self._send(connection, what, frame, token, tensors)
 
-    def _start(self, data_bytes: int) -> tuple[Connection, Answer]:
+    def _start(self, data_bytes: int) -> tuple[Connection, Reply]:
         cpu_seconds, modules = math.ceil(MOST_FUNCTIONS * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
         self.spent.workers += 1
@@ -188,15 +190,15 @@ class Interview:
                 return self._start(data_bytes)
         return connection, imported
 
-    def _teach(self, connection: Connection, lesson: Question, names: Sequence[str]) -> Answer:
+    def _teach(self, connection: Connection, lesson: RemoteCall, names: Sequence[str]) -> Reply:
         """Show a worker a function whose calls the lender answers."""
         token = _make_token()
         frame, _ = lesson.frame(lesson.arguments, lesson=names, token=token)
-        answer = self._send(connection, lesson.call, frame, token, [])
-        self._timed_out[lesson.call] -= isinstance(answer.stopped, TimedOut)  # a slow lesson forbids no call
-        return answer
+        reply = self._send(connection, lesson.call, frame, token, [])
+        self._timed_out[lesson.call] -= isinstance(reply.stopped, TimedOut)  # a slow lesson forbids no call
+        return reply
 
-    def _send(self, connection: Connection, what: str, frame: bytes, token: str, tensors: list[Tensor]) -> Answer:
+    def _send(self, connection: Connection, what: str, frame: bytes, token: str, tensors: list[Tensor]) -> Reply:
         """Send a request and wait for its answer; kill a worker that gives none."""
         self._what = what
         connection.send(frame)
@@ -208,22 +210,22 @@ class Interview:
                     raise LimitExceeded(f"{what}: all its requests together are larger than they can need to be")
                 connection.send(reply)
                 self._wait(connection, self._call_seconds)
-            answer = check(connection.reply or (b"", b""), token, tensors)
+            reply = check(connection.reply or (b"", b""), token, tensors)
             self._count_bytes(connection)
         except FrameError as error:
-            answer = Answer(stopped=ProtocolViolation(f"{what}: {printable(str(error))}"))  # it quotes the reply
+            reply = Reply(stopped=ProtocolViolation(f"{what}: {printable(str(error))}"))  # it quotes the reply
         except WorkerStopped as stopped:
-            answer = Answer(stopped=stopped)
+            reply = Reply(stopped=stopped)
             self._timed_out[what] += isinstance(stopped, TimedOut)
         except BaseException:
             self.end_worker()
             raise
-        answer = replace(answer, printed=_take_printed(connection))
-        if answer.stopped:
+        reply = replace(reply, printed=_take_printed(connection))
+        if reply.stopped:
             self.end_worker()
-        if isinstance(answer.stopped, WorkerDied):
+        if isinstance(reply.stopped, WorkerDied):
             self._sandbox.check()  # the submission is not to blame if the whole sandbox has ended
-        return answer
+        return reply
 
     def _count_bytes(self, connection: Connection) -> None:
         """Add the reply to the total; refuse bytes after it."""
@@ -303,7 +305,7 @@ def _take_printed(connection: Connection) -> tuple[str, str]:
     out, err = (each.decode(errors="replace") for each in connection.printed.values())
     for each in connection.printed.values():
         each.clear()
-    return hide_places(printable(out)), hide_places(printable(err))
+    return hide_paths(printable(out)), hide_paths(printable(err))
 
 
 def _describe_end(connection: Connection) -> str:

@@ -12,7 +12,7 @@ class Limits:
     """
 
     call_seconds: float = 10.0  # of one call
-    seconds: float = 60.0  # of all calls of one function, and the imports before them; the advisor's do not count
+    seconds: float = 60.0  # of all calls of one function, and the imports before them; not of the search for mistakes
     patience: float = 20.0  # times these seconds on the clock, and the machine is too busy to grade
     # Resident memory of a worker, and private memory that it may map beyond the zygote's: with the grader, which takes
     # less than 1.5 GiB, it fits in a container of 3 GB.

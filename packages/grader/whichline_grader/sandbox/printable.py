@@ -13,7 +13,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def hide_places(text: str) -> str:
+def hide_paths(text: str) -> str:
     """Shorten the whole path that a warning or an ImportError names to `torch/functional.py`."""
     for place in PLACES:
         text = text.replace(place, "")

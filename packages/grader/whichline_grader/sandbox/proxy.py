@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from whichline.engine.errors import StudentRaised
-from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.inside.frames import decode, encode
 from whichline_grader.sandbox.inside.randomness import draw_seeds
-from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.remote_call import RemoteCall
+from whichline_grader.sandbox.reply import Reply
 
 
 class Respondent(Protocol):
@@ -31,7 +31,7 @@ class Respondent(Protocol):
 
     values: list[Any]  # what the calls of this test have returned so far
 
-    def answer(self, call: Question) -> Answer: ...
+    def reply(self, call: RemoteCall) -> Reply: ...
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]: ...
 
 
@@ -53,12 +53,12 @@ class Adapters(ModuleType):
             raise RuntimeError("expected a respondent; set the module's `respondent` before calling its functions")
         tensors: list[Tensor] = []
         encode(list(arguments), tensors)
-        answers: list[Answer] = []
+        replies: list[Reply] = []
         asking = [tensor for tensor in tensors if tensor.requires_grad]
-        call = Question(name, arguments, torch.is_grad_enabled(), names=names, seeds=draw_seeds())
-        outputs = _Call.apply(self.respondent, call, answers, *asking)
-        _modify(tensors, answers[0].changed, name)
-        value = decode(answers[0].value, list(outputs))
+        call = RemoteCall(name, arguments, torch.is_grad_enabled(), names=names, seeds=draw_seeds())
+        outputs = _Call.apply(self.respondent, call, replies, *asking)
+        _modify(tensors, replies[0].changed, name)
+        value = decode(replies[0].value, list(outputs))
         self.respondent.values.append(value)
         return value
 
@@ -85,14 +85,14 @@ class _Call(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, respondent: Respondent, call: Question, answers: list[Answer], *_: Tensor
+        ctx: Any, respondent: Respondent, call: RemoteCall, replies: list[Reply], *_: Tensor
     ) -> tuple[Tensor, ...]:
-        answer = respondent.answer(call)
-        answers.append(answer)
+        reply = respondent.reply(call)
+        replies.append(reply)
         ctx.respondent, ctx.number = respondent, len(respondent.values)
         ctx.set_materialize_grads(False)
-        outputs = tuple(output.clone() for output in answer.outputs)  # the test may change them, and run once more
-        pairs = zip(outputs, answer.differentiable, strict=True)
+        outputs = tuple(output.clone() for output in reply.outputs)  # the test may change them, and run once more
+        pairs = zip(outputs, reply.differentiable, strict=True)
         ctx.mark_non_differentiable(*(output for output, differentiable in pairs if not differentiable))
         return outputs
 

@@ -27,7 +27,7 @@ from typing import NoReturn
 
 import msgspec
 
-from whichline.engine.assignment import this_assignment, this_root
+from whichline.engine.assignment import get_assignment, get_root
 from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, describe_instead
 from whichline_grader.sandbox.inside.lock_in import Filter, confine
 from whichline_grader.sandbox.printable import printable
@@ -38,7 +38,7 @@ CLOCK_SECONDS = 60.0  # on the clock; beyond that the machine or the disk is to 
 MOST_BYTES = 2 * MAX_SOURCE_BYTES  # of an answer; in JSON, sources grow by a third
 
 
-class Answer(msgspec.Struct):
+class Reply(msgspec.Struct):
     """The answer to one request: the submission with its slow imports, why it is `refused`, or the `error`."""
 
     taken: Submission | None = None
@@ -56,7 +56,7 @@ class Reader:
         command = [sys.executable, "-m", "whichline_grader.sandbox.reader", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                command, cwd=this_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                command, cwd=get_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
             )
 
     def take_in(self, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
@@ -78,7 +78,7 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
     """Have the process at the other end read a submission; see `Reader.take_in`."""
     pipe.send((path, files))
     try:
-        answer = msgspec.convert(json.loads(pipe.recv_bytes()), Answer)
+        answer = msgspec.convert(json.loads(pipe.recv_bytes()), Reply)
     except EOFError:
         raise OSError("the process that reads submissions has ended; run the same command to go on") from None
     except (ValueError, RecursionError) as error:
@@ -97,7 +97,7 @@ def ask(pipe: Connection, path: Path, files: Mapping[str, Path] | None = None) -
 def main(requests: Connection) -> None:
     """Answer requests until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which closes its end
-    this_assignment()  # cached before the forks
+    get_assignment()  # cached before the forks
     seccomp = None
     with suppress(OSError):  # without libseccomp the only sandbox is `none`
         seccomp = Filter()
@@ -126,12 +126,12 @@ def _receive(pipe: int) -> bytes:
     return bytes(answer)
 
 
-def _explain(status: int) -> Answer:
+def _explain(status: int) -> Reply:
     if status == -signal.SIGXCPU:
         return _refuse_cost(f"{SECONDS} s of processor time")
     if status == -signal.SIGKILL:
-        return Answer(error=f"it was not read within {CLOCK_SECONDS:g} s on the clock")
-    return Answer(error=f"the process that read it ended with exit status {status}")
+        return Reply(error=f"it was not read within {CLOCK_SECONDS:g} s on the clock")
+    return Reply(error=f"the process that read it ended with exit status {status}")
 
 
 def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, seccomp: Filter | None) -> NoReturn:
@@ -142,7 +142,7 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
     status = 1
     try:
         if seccomp:
-            readable = [path, *(files or {}).values(), this_root(), Path(sysconfig.get_path("stdlib"))]
+            readable = [path, *(files or {}).values(), get_root(), Path(sysconfig.get_path("stdlib"))]
             confine([str(each) for each in readable if each.exists()], seccomp)
         answer = _read(path, files)
         with open(pipe, "wb", closefd=False) as file:
@@ -156,26 +156,26 @@ def _read(path: Path, files: Mapping[str, Path] | None) -> bytes:
     """Read a submission; return the answer as JSON."""
     try:
         taken = take_in(path, files)
-        answer = Answer(taken, taken.slow_imports)
+        answer = Reply(taken, taken.slow_imports)
     except Refused as refused:
-        answer = Answer(refused=str(refused), content=hash_refused(files.values() if files else [path]))
+        answer = Reply(refused=str(refused), content=hash_refused(files.values() if files else [path]))
     except MemoryError:
         answer = _refuse_cost(f"{MEMORY_BYTES // MIB} MiB of memory")
     except OSError as error:
-        answer = Answer(error=str(error))
+        answer = Reply(error=str(error))
     except Exception as error:
-        answer = Answer(error=f"{type(error).__name__}: {error}")
+        answer = Reply(error=f"{type(error).__name__}: {error}")
     return _encode(answer)
 
 
-def _encode(answer: Answer) -> bytes:
+def _encode(answer: Reply) -> bytes:
     """The answer as JSON; a name that is no text cannot be written as msgspec writes it."""
     return json.dumps(msgspec.to_builtins(answer)).encode()
 
 
-def _refuse_cost(what: str) -> Answer:
+def _refuse_cost(what: str) -> Reply:
     content = hashlib.sha256(what.encode()).hexdigest()  # hashing the files would cost as much again
-    return Answer(refused=f"it took more than {what} to read; {describe_instead()}", content=content)
+    return Reply(refused=f"it took more than {what} to read; {describe_instead()}", content=content)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 
-from whichline.engine.assignment import ADAPTERS, this_assignment, this_root
+from whichline.engine.assignment import ADAPTERS, get_assignment, get_root
 from whichline_grader.sandbox.files import (
     MAX_SHOWN,
     MAX_UNPACKED_BYTES,
@@ -67,7 +67,7 @@ class Submission:
             if not is_the_courses(path, source)
             for line in source.split(b"\n")
         }
-        own.difference_update((this_root() / ADAPTERS).read_bytes().split(b"\n"))
+        own.difference_update((get_root() / ADAPTERS).read_bytes().split(b"\n"))
         return [module for module, words in SLOW_IMPORTS.items() if any(map(words.search, own))]
 
     def line(self, file: str, number: int) -> str:
@@ -96,7 +96,7 @@ class Submission:
 def is_the_courses(path: str, source: bytes) -> bool:
     """Tell whether this file is the course's own, unchanged."""
     with suppress(OSError, ValueError):  # a student's path may be anything
-        return (this_root() / path).read_bytes().split() == source.split()
+        return (get_root() / path).read_bytes().split() == source.split()
     return False
 
 
@@ -131,7 +131,7 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
     if file == "src/adapters.py":
         below.pop("adapters.py", None)  # Python would import it instead
-    package = this_assignment().package
+    package = get_assignment().package
     if root.endswith(f"{package}/"):  # import statements name its files with the folder or without it
         below |= {f"{package}/{path}": source for path, source in below.items()}
     return Submission(path.resolve().name, _place_files(below), LAYOUTS[file], (*remarks, *taken.remarks))
@@ -142,7 +142,7 @@ def _place_files(files: dict[str, bytes]) -> dict[str, bytes]:
 
     The starter code that every student has is added beside them.
     """
-    package = this_assignment().package
+    package = get_assignment().package
     if any(path.startswith(f"{package}/") for path in files):
         return files
     # Not \s, which would take quadratic time on many empty lines. Every match fits in `MAX_PATH`.
@@ -152,7 +152,7 @@ def _place_files(files: dict[str, bytes]) -> dict[str, bytes]:
     names = {name: f"{folder.decode().replace('.', '/')}/{name.decode()}.py" for folder, name in wanted}
     placed = {path: files[f"{name.decode()}.py"] for name, path in names.items() if f"{name.decode()}.py" in files}
     folder = f"{package}/{GIVEN}"
-    paths = (this_root() / folder).glob("*.py") if placed else ()
+    paths = (get_root() / folder).glob("*.py") if placed else ()
     given = {f"{folder}/{path.name}": path.read_bytes() for path in paths}
     return {**given, **files, **placed}
 

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, this_root
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, get_root
 from whichline_grader.paths import ENGINE, GRADER, STAFF
 
 # Nothing else of /usr is visible, unless the interpreter lies there.
@@ -45,11 +45,11 @@ main(controls, settings)
 """
 
 
-def copy_worker(folder: Path, advised: bool) -> None:
+def copy_worker(folder: Path, diagnosing: bool) -> None:
     """Copy the only files of ours that the sandbox sees; they are deleted once the zygote has read them."""
-    root = this_root()
+    root = get_root()
     copied = [(GRADER.parent, GRADER / "sandbox" / "inside"), (ENGINE.parent, ENGINE / "rules")]
-    if advised:
+    if diagnosing:
         copied += [(ENGINE.parent, ENGINE), *((root, root / name) for name in (PROBLEMS, "tests", "fixtures"))]
     for place, copy in copied:
         for source in copy.rglob("*"):

@@ -89,10 +89,10 @@ class Lines:
     margin: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield from (Text(line, self.style) for line in wrapped(self.lines, options.max_width, self.margin))
+        yield from (Text(line, self.style) for line in wrap_lines(self.lines, options.max_width, self.margin))
 
 
-def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]:
+def wrap_lines(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]:
     """Wrap lines, and indent the continuation of a line further than its beginning; a long word stays whole."""
     for line in lines:
         indent = margin + " " * (len(line) - len(line.lstrip()))
@@ -153,13 +153,13 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         )
     return Group(
         table,
-        Text(_summary(scores)),
-        *(_first_or_last(scores, run) if whole else ()),
-        *_next_step(scores, run, root),
-        *_slow(scores),
-        *(_explained(scores) if everything else ()),
+        Text(_render_summary(scores)),
+        *(_choose_hint_problem(scores, run) if whole else ()),
+        *_render_next_step(scores, run, root),
+        *_render_slow(scores),
+        *(_render_explained(scores) if everything else ()),
         *_render_lines(run.errors),
-        *_render_lines(run.not_own_work),
+        *_render_lines(run.forbidden_work),
         *_render_lines(run.undone),
     )
 
@@ -192,12 +192,12 @@ def begin_at(root: Path, problem: Problem) -> str:
     return ""
 
 
-def _summary(scores: list[Score]) -> str:
+def _render_summary(scores: list[Score]) -> str:
     passed, planned = sum(result.passed for result in scores), sum(len(result.results) for result in scores)
     return f"{passed} of {planned} public tests passed; the hidden suite was not run."
 
 
-def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
+def _choose_hint_problem(scores: list[Score], run: Run) -> Iterable[RenderableType]:
     required = [result for result in scores if not result.problem.bonus]
     if all(result.state == "not implemented" for result in scores):
         yield Text()
@@ -208,7 +208,7 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
             f"{watch}  shows this after every save",
         )
         yield Lines(welcome, "green")
-    elif all(result.state == "passed" for result in required) and not run.not_own_work:
+    elif all(result.state == "passed" for result in required) and not run.forbidden_work:
         points = (
             f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
         )
@@ -219,7 +219,7 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
             yield Lines([f"Up to {bonus:.3g} bonus points are left: {names}"], "green")
 
 
-def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
+def _render_next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
     for result in scores:
         if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
             if result.state == "not implemented":
@@ -241,7 +241,7 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
             return
 
 
-def _slow(scores: list[Score]) -> Iterable[RenderableType]:
+def _render_slow(scores: list[Score]) -> Iterable[RenderableType]:
     slowest = max(
         (result for each in scores for result in each.results), key=lambda result: result.seconds, default=None
     )
@@ -256,7 +256,7 @@ def _render_lines(lines: list[str]) -> Iterable[RenderableType]:
         yield Lines(lines[1:], "", "  ")
 
 
-def _explained(scores: list[Score]) -> Iterable[RenderableType]:
+def _render_explained(scores: list[Score]) -> Iterable[RenderableType]:
     for result in scores:
         if result.explanations:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")

@@ -12,8 +12,8 @@ from typing import Any
 
 from whichline.engine.assignment import FILE_NAME, Problem, is_own_file, name_command
 from whichline.engine.problem_folder import list_adapters
+from whichline.rules.deductions import compute_deductions
 from whichline.rules.forbidden import load_forbidden
-from whichline.rules.price import charge
 from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Use, Watch
 
@@ -43,12 +43,12 @@ def find_deductions(
         problems: all problems, by id.
         seen: the forbidden functions that the tests of each problem used, if they ran.
     """
-    work_of = load_forbidden(root / FILE_NAME).work_of
-    ran = {problem: {work_of(use.function) for use in seen.get(problem, ())} for problem in problems}
-    return charge(ran, {problem.id: problem.points for problem in problems.values()})
+    name_work = load_forbidden(root / FILE_NAME).name_work
+    ran = {problem: {name_work(use.function) for use in seen.get(problem, ())} for problem in problems}
+    return compute_deductions(ran, {problem.id: problem.points for problem in problems.values()})
 
 
-def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
+def list_forbidden_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
     """A title, and lines that say which problems lose points for what; nothing if all is the student's own work.
 
     The arguments are those of `find_deductions`.
@@ -56,15 +56,15 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
     found = find_deductions(root, problems, seen)
     if not found:
         return []
-    work_of = load_forbidden(root / FILE_NAME).work_of
+    name_work = load_forbidden(root / FILE_NAME).name_work
     lines = ["Write this yourself"]
     for problem, paid in found.items():
         bonus = "bonus " * problems[problem].bonus
         cost = f"{sum(paid.values()):g} of {problems[problem].points:g} {bonus}points will not count"
         lines.append(f"{problem}: {cost}. In its tests you use")
-        uses = sorted(use for use in seen[problem] if work_of(use.function) in paid)
-        lines += [f"  {_in(root, use)}" for use in uses[:MAX_SHOWN]]
-    lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
+        uses = sorted(use for use in seen[problem] if name_work(use.function) in paid)
+        lines += [f"  {_locate_use(root, use)}" for use in uses[:MAX_SHOWN]]
+    lines.append("Compute it yourself; docs/assignment.md says what you may use.")
     everything = {use for uses in seen.values() for use in uses}
     if find_deductions(root, problems, {problem: seen.get(problem, everything) for problem in problems}) != found:
         lines.append(
@@ -73,7 +73,7 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
     return lines
 
 
-def _in(root: Path, use: Use) -> Use:
+def _locate_use(root: Path, use: Use) -> Use:
     """The use with the file's path relative to the root, and with the source."""
     source = linecache.getline(use.file, use.number).strip()
     return replace(use, file=Path(use.file).relative_to(root).as_posix(), source=source)

@@ -16,7 +16,7 @@ class HereError(Stopped):
     """Ends a call in the frame that the debugger will show."""
 
 
-def find_frame(suite: Suite, test: Test, told: Sequence[Finding]) -> TracebackType | None:
+def find_frame(suite: Suite, test: Test, findings: Sequence[Finding]) -> TracebackType | None:
     """Run a test again, up to the line that the student should look at.
 
     Args:
@@ -30,7 +30,7 @@ def find_frame(suite: Suite, test: Test, told: Sequence[Finding]) -> TracebackTy
     """
     frames = _list_frames(suite, suite.ending(test))
     if not frames:
-        places = [(str(suite.root / each.file), each.line) for each in reversed(told) if each.file]
+        places = [(str(suite.root / each.file), each.line) for each in reversed(findings) if each.file]
         if not places:
             _follow(suite, test, places.append)
         frames = _list_frames(suite, _follow(suite, test, lambda place: _stop(place in places[-1:])))

@@ -9,8 +9,8 @@ annotations, which take as long as the tests; `most`, how many explanations to l
 the output has the number of its `run` and one of these: `running`, seconds of the present import, test or search, with
 the student's `line` that it has reached; `planned`, a result for each test, "not run", or "passed" if it is kept;
 `broken`, why the student's files cannot be imported; `result` of a test that has ended; `printed`, what the first
-failing `test` of a problem printed; `decided`, a problem whose tests have ended; `not_own_work`, forbidden functions in
-use, with the points `deducted` by problem; `undone`, settings that the files change for all code; `looking`, the
+failing `test` of a problem printed; `decided`, a problem whose tests have ended; `forbidden_work`, forbidden functions
+in use, with the points `deducted` by problem; `undone`, settings that the files change for all code; `looking`, the
 problem that is searched after all tests, "" at the end; `explanation`, a finding, also when it explains more; `errors`
 of the search; `ended`, the exit status. An early command kills the run. The end of the input ends the process.
 
@@ -38,11 +38,11 @@ import torch
 
 from whichline import quick_start
 from whichline.checking.as_graded import refuse_as_in_grading
-from whichline.checking.own_work import find_adapters, find_deductions, not_own_work, watch_students_code
+from whichline.checking.own_work import find_adapters, find_deductions, list_forbidden_work, watch_students_code
 from whichline.checking.settings import describe_undone, undo_settings
 from whichline.checking.watchdog import find_students_line, watchdog
 from whichline.engine.annotations import check_annotations, without_checks
-from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
+from whichline.engine.assignment import SuiteError, get_root, load_problems, student_files
 from whichline.engine.case import CaseError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
@@ -113,18 +113,18 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
                 seen[problem] |= run_problem(suite, problem, results, reply, watch)
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
-    reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen), deducted=deducted)
+    reply.say(forbidden_work=list_forbidden_work(suite.root, suite.problems, seen), deducted=deducted)
     reply.say(undone=describe_undone(suite.root))
-    told: list[Finding] = []
+    found_before: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
         reply.say(looking=problem)
         with watchdog(SECOND, reply.say_time):
-            found = explain(suite, [*results.values()], wanted["most"], {problem}, told, observed, errors)
+            found = explain(suite, [*results.values()], wanted["most"], {problem}, found_before, observed, errors)
         for finding in found:
-            if finding not in told:
+            if finding not in found_before:
                 reply.say(explanation=finding.as_json())
-        told = found
+        found_before = found
     reply.say(errors=describe_errors(errors))
     reply.say(looking="")
 
@@ -158,7 +158,7 @@ def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
 
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()  # torch prepares many operations at their first call
-    quick_start.look_again()
+    quick_start.collect_garbage_again()
     while line := commands.readline():
         child = os.fork()
         if child == 0:
@@ -181,7 +181,7 @@ def once(commands: BinaryIO) -> Iterator[bytes]:
         commands.read()
         os._exit(1)
 
-    quick_start.look_again()
+    quick_start.collect_garbage_again()
     if line := commands.readline():
         threading.Thread(target=wait, daemon=True).start()
         yield line
@@ -195,7 +195,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    root = this_root()
+    root = get_root()
     sys.path.insert(0, str(root))
     watch = watch_students_code(root)
     if sys.argv[1] == "as graded":

@@ -39,7 +39,7 @@ class Run:
     decided: set[str] = field(default_factory=set)  # the problems whose tests have ended
     # For the first failing test of each problem, the last lines that the student's code printed.
     printed: dict[str, list[str]] = field(default_factory=dict)
-    not_own_work: list[str] = field(default_factory=list)  # a title, and lines about forbidden functions in use
+    forbidden_work: list[str] = field(default_factory=list)  # a title, and lines about forbidden functions in use
     deducted: dict[str, float] = field(default_factory=dict)  # the points that they cost, by problem
     undone: list[str] = field(default_factory=list)  # a title, and lines about settings that the files change
     errors: list[str] = field(default_factory=list)  # of the search itself, for staff
@@ -68,8 +68,8 @@ class Run:
                 self.decided.add(problem)
             case {"printed": lines, "test": test}:
                 self.printed[test] = lines
-            case {"not_own_work": lines, "deducted": points}:
-                self.not_own_work, self.deducted = lines, points
+            case {"forbidden_work": lines, "deducted": points}:
+                self.forbidden_work, self.deducted = lines, points
             case {"undone": lines}:
                 self.undone = lines
             case {"errors": lines}:
@@ -210,7 +210,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
     """
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     run, runner = Run(1), Spares(root, lines.put, spare=False, how=how)
-    told = False
+    is_shown = False
     try:
         runner.start(1, problems, most)
         with console.status(run.progress) as status:
@@ -218,8 +218,8 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
                 with suppress(Empty):
                     run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
                 status.update(run.progress)
-                if (run.running or 0) >= LONG and not told:
-                    told = True
+                if (run.running or 0) >= LONG and not is_shown:
+                    is_shown = True
                     console.print(Text(describe_time_limit(run.current_test, run.running or 0, run.line)))
     except KeyboardInterrupt:
         pass

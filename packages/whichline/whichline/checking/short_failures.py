@@ -14,7 +14,7 @@ from textwrap import shorten
 import pytest
 from torch import Tensor
 
-from whichline.checking.board import find_together, join_findings, name_places, wrapped
+from whichline.checking.board import find_together, join_findings, name_places, wrap_lines
 from whichline.engine.case import CaseError
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
@@ -64,13 +64,13 @@ class ShortFailures:
         warned = terminalreporter.stats.pop("warnings", []) if is_short(config) else []
         for line in dict.fromkeys(_shorten_warning(each.message, config.rootpath) for each in warned):
             terminalreporter.ensure_newline()
-            terminalreporter.line("\n".join(wrapped([line], WIDTH)), yellow=True)
+            terminalreporter.line("\n".join(wrap_lines([line], WIDTH)), yellow=True)
         yield
         if warned:
             terminalreporter.stats["warnings"] = warned  # they are counted at the end
 
     @pytest.hookimpl(specname="pytest_terminal_summary", tryfirst=True)
-    def pytest_tell_others(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_print_others(self, terminalreporter: pytest.TerminalReporter) -> None:
         """After these failures, print a line for each problem and for each kind of the other failures."""
         shown = terminalreporter.stats.get("failed", [])
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
@@ -79,7 +79,7 @@ class ShortFailures:
             what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained"
             counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
             terminalreporter.ensure_newline()
-            for line in wrapped(["", *counts] if counts else [], WIDTH):
+            for line in wrap_lines(["", *counts] if counts else [], WIDTH):
                 terminalreporter.line(line)
         if self.reports:
             terminalreporter.stats["failed"] = self.reports
@@ -122,9 +122,9 @@ def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> 
     The exception may cause the others, which are shown in full after it is corrected.
     """
     is_raised = any(result.raised and result.test in findings[0].tests for result in results)
-    told = find_together(findings) if is_raised else findings
-    yield from join_findings(told)
-    yield from name_places(each for each in findings if each not in told)
+    shown = find_together(findings) if is_raised else findings
+    yield from join_findings(shown)
+    yield from name_places(each for each in findings if each not in shown)
 
 
 def order_problems(results: Iterable[Result]) -> list[str]:

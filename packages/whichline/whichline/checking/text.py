@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from whichline.checking.board import wrapped
+from whichline.checking.board import wrap_lines
 from whichline.checking.short_failures import WIDTH
 
 
@@ -40,7 +40,7 @@ class Text:
 
     def toterminal(self, tw: Any) -> None:
         """Print it to pytest's terminal."""
-        for line in wrapped([self.headline], WIDTH):
+        for line in wrap_lines([self.headline], WIDTH):
             tw.line(line.strip(), red=True, bold=True)
-        for line in wrapped(self.details, WIDTH, "  "):
+        for line in wrap_lines(self.details, WIDTH, "  "):
             tw.line(line)

@@ -127,7 +127,7 @@ class WatchedBoard:
             return
         self.current.hear(line)
         if self.current.status is not None:
-            if not self.current.not_own_work:
+            if not self.current.forbidden_work:
                 self.fingerprints |= {id: self.begun[id] for id in self.current.decided & self.begun.keys()}
             self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
             self._show_results()

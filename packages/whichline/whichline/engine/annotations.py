@@ -79,16 +79,16 @@ class _Loader(SourceFileLoader):
         for owner in (module, *(value for value in own if isinstance(value, type))):
             for name, value in [*vars(owner).items()]:
                 if isinstance(value, FunctionType) and _is_of(module, value):
-                    setattr(owner, name, _checked(value))
+                    setattr(owner, name, _check_kinds(value))
                 elif isinstance(value, staticmethod | classmethod) and _is_of(module, value.__func__):
-                    setattr(owner, name, type(value)(_checked(value.__func__)))
+                    setattr(owner, name, type(value)(_check_kinds(value.__func__)))
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
     return getattr(value, "__module__", None) == module.__name__
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _check_kinds(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it checks each kind of call once."""
     seen: set[Any] = set()
 
@@ -100,7 +100,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         kind = tuple(map(_describe, args)), tuple((name, _describe(value)) for name, value in kwargs.items())
         if kind in seen:
             return function(*args, **kwargs)
-        value = _with_checks(function)(*args, **kwargs)
+        value = _check_all(function)(*args, **kwargs)
         seen.add(kind)
         return value
 
@@ -108,7 +108,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
+def _check_all(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it checks every call; this is done at its first call, since it takes time."""
     return jaxtyping.jaxtyped(function, typechecker=beartype)
 

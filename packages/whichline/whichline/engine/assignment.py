@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from whichline.engine.errors import CourseworkError
-from whichline.engine.toml_file import AssignmentError, Complaint, located, read_toml
+from whichline.engine.toml_file import AssignmentError, Complaint, locate_error, read_toml
 
 FILE_NAME = "assignment.toml"
 ADAPTERS = "adapters.py"
@@ -24,7 +24,7 @@ INSTALLED = ("site-packages", "dist-packages", "node_modules", "__pycache__")
 GIVEN_FOLDERS = ("kit", "staff")  # only the solved tree has the second
 PROBLEMS = "problems"  # a package at the root; students have their part of it in the kit
 
-Told = Literal["where", "what", "tests"]
+FeedbackLevel = Literal["where", "what", "tests"]
 
 
 class SuiteError(CourseworkError):
@@ -52,7 +52,7 @@ class Problem:
     work: str = ""
     beside: tuple[str, ...] = ()  # other files that only this problem needs: given, or written and not graded
     in_kernels: bool = False  # whether torch's own C++ code may do this work without a call from Python
-    told: Told | None = None  # how much students learn about a mistake; None: what the assignment says
+    feedback: FeedbackLevel | None = None  # how much students learn about a mistake; None: what the assignment says
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -97,7 +97,7 @@ class Assignment:
     packages: tuple[str, ...] = ()
     # Students learn the line of a mistake and what is wrong ("where"), only what is wrong ("what"), or only what the
     # tests say ("tests").
-    told: Told = "where"
+    feedback: FeedbackLevel = "where"
 
     @property
     def in_kit(self) -> set[str]:
@@ -160,7 +160,7 @@ def _weigh(root: Path, problem: Problem) -> Problem:
     """The problem with the same weight for each of its public tests, if it states none."""
     files = (root / "tests").glob(f"test_*{problem.id}.py")
     own = (path for path in files if re.fullmatch(rf"test_(\d+_)?{problem.id}\.py", path.name))
-    return replace(problem, tests=problem.tests or dict.fromkeys(sorted(tests_in(own)), 1.0))
+    return replace(problem, tests=problem.tests or dict.fromkeys(sorted(list_test_names(own)), 1.0))
 
 
 def find_root(start: Path) -> Path:
@@ -187,7 +187,7 @@ def _read(root: Path) -> Assignment:
     for number, problem in enumerate(problems):
         if not problem.tests and (root / "tests").is_dir():
             what = f"of {problem.id} is missing, and so is tests/test_{problem.id}.py"
-            raise located(root / FILE_NAME, Complaint(("problem", number, "tests"), what))
+            raise locate_error(root / FILE_NAME, Complaint(("problem", number, "tests"), what))
     return replace(assignment, problem=problems)
 
 
@@ -200,7 +200,7 @@ def serve(root: Path) -> None:
     _Served.root = root
 
 
-def this_root() -> Path:
+def get_root() -> Path:
     """The root of the assignment that this process serves: without `serve`, that of the working directory.
 
     Raises:
@@ -211,23 +211,23 @@ def this_root() -> Path:
 
 def put_root_on_path() -> None:
     """Let Python find the packages at the root of the assignment, before others of the same name."""
-    if (root := str(this_root())) not in sys.path:
+    if (root := str(get_root())) not in sys.path:
         sys.path.insert(0, root)
 
 
-def this_assignment() -> Assignment:
-    """The assignment that this process serves; this raises as `this_root` and `read_assignment` do."""
-    return read_assignment(this_root())
+def get_assignment() -> Assignment:
+    """The assignment that this process serves; this raises as `get_root` and `read_assignment` do."""
+    return read_assignment(get_root())
 
 
 def name_command(command: str) -> str:
     """A command as a student types it: "uv run NAME check"."""
-    return f"uv run {this_assignment().command} {command}"
+    return f"uv run {get_assignment().command} {command}"
 
 
 def student_files() -> tuple[str, str]:
     """Name the file and the folder that students write; the rest is the course's."""
-    return ADAPTERS, this_assignment().package
+    return ADAPTERS, get_assignment().package
 
 
 def is_students(path: PurePath) -> bool:
@@ -245,7 +245,7 @@ def is_own_code(path: PurePath) -> bool:
         return is_students(path)
     if not folders:
         return not IS_TEST.match(name)
-    given = {*GIVEN_FOLDERS, *this_assignment().in_kit}
+    given = {*GIVEN_FOLDERS, *get_assignment().in_kit}
     others = any(part.startswith((".", "whichline")) or part in INSTALLED for part in folders)
     return not (folders[0] in given or others or IS_TEST.match(name))
 
@@ -281,7 +281,7 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
         AssignmentError: the file is not TOML, or it does not fit the schema.
     """
     assignment = _read(root)
-    problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
+    problems = [replace(problem, feedback=problem.feedback or assignment.feedback) for problem in assignment.problem]
     check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
     return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
 
@@ -292,13 +292,15 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
     Raises:
         AssignmentError: a weight has no test, so nobody could earn its points.
     """
-    tests = tests_in(files)
+    tests = list_test_names(files)
     for number, problem in enumerate(problems):
         for name in getattr(problem, kind):
             if tests and name not in tests:
                 close = difflib.get_close_matches(name, tests, 1)
                 hint = f"; did you mean {close[0]}?" if close else ""
-                raise located(root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}"))
+                raise locate_error(
+                    root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}")
+                )
     return tests
 
 
@@ -307,11 +309,11 @@ def find_tests(folders: Iterable[Path], problems: Iterable[Problem], more: Itera
     counted = {name for problem in problems for name in problem.tests}
     found: dict[str, Path] = {}
     for path in (*(path for folder in folders for path in sorted(folder.glob("test_*.py"))), *more):
-        found |= dict.fromkeys(tests_in([path]) & counted - found.keys(), path)
+        found |= dict.fromkeys(list_test_names([path]) & counted - found.keys(), path)
     return found
 
 
-def tests_in(files: Iterable[Path]) -> set[str]:
+def list_test_names(files: Iterable[Path]) -> set[str]:
     """The names of the test functions in some files."""
     texts = (file.read_text(encoding="utf-8", errors="replace") for file in files)
     return {test for text in texts for test in re.findall(r"^(?:def )?(test_\w+)", text, re.M)}

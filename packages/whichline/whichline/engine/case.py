@@ -15,7 +15,7 @@ from torch import Tensor
 from whichline.engine.compare import (
     THREE_DIGITS,
     WrongAnswer,
-    article,
+    add_article,
     change_tensors,
     compare,
     compare_form,
@@ -81,9 +81,9 @@ class Case:
     def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
         for what, part in self.parts(answer).items():
             check = Check.ANSWER if what == "answer" else Check.OUTPUT
-            compare(part, self.expected[what], self._dtype_of(what), tolerance[what], what, check)
+            compare(part, self.expected[what], self._choose_dtype(what), tolerance[what], what, check)
 
-    def _dtype_of(self, what: str) -> torch.dtype:
+    def _choose_dtype(self, what: str) -> torch.dtype:
         """The dtype that an output should have: that of the inputs, but for integers and truth values."""
         return self.dtype if is_float(self.expected[what]) else self.expected[what].dtype
 
@@ -117,7 +117,7 @@ class Case:
         """The parts of `answer`; WrongAnswer unless they have the right shapes and the right dtype."""
         parts = self.parts(answer)
         for what, part in parts.items():
-            compare_form(part, self.expected[what], self._dtype_of(what), what)
+            compare_form(part, self.expected[what], self._choose_dtype(what), what)
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
@@ -130,7 +130,9 @@ class Case:
         if len(names) == 1:
             return {"answer": answer}
         if not isinstance(answer, tuple | list) or len(answer) != len(names):
-            came = article(type(answer).__name__) + (f" of {len(answer)}" if isinstance(answer, tuple | list) else "")
+            came = add_article(type(answer).__name__) + (
+                f" of {len(answer)}" if isinstance(answer, tuple | list) else ""
+            )
             expected = f"a tuple: {listed(f'the {name}' for name in names)}"
             raise WrongAnswer(f"the answer is {came}, expected {expected}", kind=f"the answer is not {expected}")
         return dict(zip(names, answer, strict=True))
@@ -210,7 +212,7 @@ def list_tensors(inputs: Mapping[str, Any], above: str = "") -> Iterator[tuple[s
             yield from list_tensors(x, f"{above}{key}/")
 
 
-def case_names(fixtures: Path, pattern: str) -> list[str]:
+def list_case_names(fixtures: Path, pattern: str) -> list[str]:
     """The names of the test cases under `fixtures` that match a pattern such as "linear/*d".
 
     A student should read the simplest failure first. So a test case made by hand comes first, then those without
@@ -228,11 +230,11 @@ def load_case(fixtures: Path, name: str) -> Case:
         CaseError: the file is missing or damaged.
     """
     path = fixtures / f"{name}.safetensors"
-    return _stored_case(path, name, path.stat().st_mtime_ns if path.exists() else 0)
+    return _read_case(path, name, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 @cache
-def _stored_case(path: Path, name: str, changed: int) -> Case:
+def _read_case(path: Path, name: str, changed: int) -> Case:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
@@ -244,7 +246,7 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
                 key: _read_input(f"input/{key}", metadata["arguments"].get(key), tensors) for key in metadata["order"]
             },
             cotangent=tensors.get("cotangent"),
-            expected=_below("expected/", tensors),
+            expected=_select_below("expected/", tensors),
         )
     except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
@@ -263,5 +265,5 @@ def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
         return json.loads(file.metadata()[METADATA])
 
 
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _select_below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): x for key, x in tensors.items() if key.startswith(prefix)}

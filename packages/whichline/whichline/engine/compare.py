@@ -102,12 +102,12 @@ def compare(
         return
     bad = ~wide.isfinite()
     if bad.any():
-        where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
+        where = f"{int(bad.sum())} of {bad.numel()} places, first at {find_largest(bad.byte())}"
         said = f"the {what} is NaN or infinite"
-        raise WrongAnswer("\n".join((f"{said} in {where}", *_places(bad))), check, answer, what, said)
+        raise WrongAnswer("\n".join((f"{said} in {where}", *_describe_places(bad))), check, answer, what, said)
     error = (wide - expected).abs()
     times = error / tolerance.clamp_min(NOTHING) * wrong
-    where = place_of_largest(times)
+    where = find_largest(times)
     place = tuple(where)
     factor = f"{times[place]:,.0f}" if times[place] >= 10 else f"{times[place]:.1f}"
     digits = 6 if error[place] > 1e-5 * expected[place].abs() else 16  # as many as show the difference
@@ -117,7 +117,7 @@ def compare(
         f"that is {factor} times the error that is allowed, {tolerance[place]:.0e}"
         if tolerance[place]
         else f"no error is allowed there: it should be exactly {expected[place]:.{digits}g}",
-        *_places(wrong),
+        *_describe_places(wrong),
     )
     raise WrongAnswer("\n".join(lines), check, answer, what, f"the {what} is wrong")
 
@@ -126,7 +126,7 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
     """Raise WrongAnswer unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
     check_shape(answer, expected.shape, what, check)
     if answer.dtype != dtype:
-        said = f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}"
+        said = f"the {what} has dtype {name_dtype(answer.dtype)}, expected {name_dtype(dtype)}"
         if not expected.is_floating_point():
             raise WrongAnswer(said, check, answer, what)
         kind = f"the {what} does not have the dtype of the inputs"
@@ -137,14 +137,14 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
     """Raise WrongAnswer unless `answer` is a tensor of this shape."""
     if not isinstance(answer, Tensor):
         hint = ": is a `return` missing?" if answer is None else ""
-        came, kind = article(type(answer).__name__), f"the {what} is not a tensor: is a `return` missing?"
+        came, kind = add_article(type(answer).__name__), f"the {what} is not a tensor: is a `return` missing?"
         raise WrongAnswer(f"the {what} is {came}, expected a tensor{hint}", check, kind=kind)
     if answer.shape != tuple(shape):
         said, kind = f"has shape {tuple(answer.shape)}, expected {tuple(shape)}", "does not have the expected shape"
         raise WrongAnswer(f"the {what} {said}", check, answer, what, f"the {what} {kind}")
 
 
-def article(name: str) -> str:
+def add_article(name: str) -> str:
     """A type's name with its article: a list, an ndarray, None."""
     return "None" if name == "NoneType" else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
 
@@ -155,7 +155,7 @@ def listed(things: Iterable[Any]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _places(wrong: Tensor) -> Iterator[str]:
+def _describe_places(wrong: Tensor) -> Iterator[str]:
     """For each axis with an index at which everything is right, say which other indices have wrong numbers."""
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.ndim) if other != axis]
@@ -165,12 +165,12 @@ def _places(wrong: Tensor) -> Iterator[str]:
             yield f"wrong only at {'index' if len(indices) == 1 else 'indices'} {shown} of axis {axis} (size {size})"
 
 
-def place_of_largest(x: Tensor) -> list[int]:
+def find_largest(x: Tensor) -> list[int]:
     """Find where `x` is largest, or NaN; the first place among equals."""
-    return index_of(int(x.argmax()), x.shape)
+    return find_index(int(x.argmax()), x.shape)
 
 
-def index_of(position: int, shape: Sequence[int]) -> list[int]:
+def find_index(position: int, shape: Sequence[int]) -> list[int]:
     """Find the element that has this position in row-major order.
 
     `torch.unravel_index` would import sympy, which takes half a second.
@@ -201,6 +201,6 @@ def change_tensors(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return change(x) if isinstance(x, Tensor) else x
 
 
-def dtype_name(dtype: torch.dtype) -> str:
+def name_dtype(dtype: torch.dtype) -> str:
     """float32, without the module."""
     return str(dtype).removeprefix("torch.")

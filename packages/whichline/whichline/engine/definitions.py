@@ -70,8 +70,8 @@ class Definitions:
         trace = self._calls[-1]
         for each in ast.walk(Source.executing(trace).node or ast.Pass()):
             if isinstance(each, ast.Call):
-                yield resolve(each.func, names_in(trace))
-            elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, names_in(trace), ...) is None:
+                yield resolve(each.func, get_names(trace))
+            elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, get_names(trace), ...) is None:
                 made = self.find_origin_of_name(each)
                 value = made.value if made else None
                 given = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
@@ -86,7 +86,7 @@ class Definitions:
             depth: the index of the call that reads the name; the innermost has −1.
         """
         trace = self._calls[depth]
-        code, names = trace.tb_frame.f_code, names_in(trace)
+        code, names = trace.tb_frame.f_code, get_names(trace)
         if isinstance(node, ast.Attribute):
             return self.find_set(resolve(node.value, names), node.attr)
         text = ast.unparse(node)
@@ -103,7 +103,7 @@ class Definitions:
             return None
         made = self.find_origin_of_name(given, depth - 1) if isinstance(given, ast.Name | ast.Attribute) else None
         caller = self._calls[depth - 1]
-        return made or Origin(caller.tb_frame.f_code, given.lineno, given, names_in(caller))
+        return made or Origin(caller.tb_frame.f_code, given.lineno, given, get_names(caller))
 
     def find_set(self, owner: Any, name: str) -> "Origin | None":
         """Find the one line that sets an attribute in the methods of an object."""
@@ -137,7 +137,7 @@ class Definitions:
         what = "has no `return`, so it gives None"
         if lines:
             where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
-            what = f"has a `return` in {where} alone, and gives None where that does not run"
+            what = f"has a `return` only in {where}, and returns None if that does not run"
         return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
     # Missing names, and fractions where whole numbers are needed.
@@ -167,7 +167,7 @@ class Definitions:
 
     def find_fraction(self) -> list[str]:
         """Say which number is a float where an integer is needed, and which line makes it one with `/`."""
-        names = names_in(self._calls[-1])
+        names = get_names(self._calls[-1])
         todo = [*ast.walk(Source.executing(self._calls[-1]).node or ast.Pass())]
         for node in todo:  # the list grows
             if not isinstance(node, ast.Name | ast.Attribute):
@@ -179,9 +179,9 @@ class Definitions:
                 made = self.find_origin_of_name(node)
                 what = f"`{ast.unparse(node)}` is {value}"
                 if not made or not is_divided(made.value):
-                    return [f"{what}, and no whole number"]
+                    return [f"{what}, not a whole number"]
                 where = self.place(made.code, made.line)
-                return [f"{what} since {where}, and no whole number: `/` gives a fraction, `//` does not"]
+                return [f"{what} since {where}, not a whole number: `/` gives a fraction, `//` does not"]
         return []
 
     # The arguments of a call.
@@ -191,7 +191,7 @@ class Definitions:
         if not (match := re.match(r"([\w.]+)\(\) (?:missing|takes|got)", message)):
             return []
         node = Source.executing(self._calls[-1]).node if self._calls else None
-        called = find_function(resolve(node.func, names_in(self._calls[-1]))) if isinstance(node, ast.Call) else None
+        called = find_function(resolve(node.func, get_names(self._calls[-1]))) if isinstance(node, ast.Call) else None
         if called and called.__qualname__ == match[1] and not is_own_file(called.__code__.co_filename, self._root):
             return []  # a function of torch's with the same name as one of the student's
         kind, _, name = match[1].rpartition("<locals>.")[2].rpartition(".")
@@ -216,7 +216,7 @@ class Definitions:
         )
         for trace in {each.tb_frame.f_code: each for each in reversed(self._calls)}.values():
             maker = find_function(type(trace.tb_frame.f_locals.get("self")))
-            ran = [(trace.tb_frame.f_code, names_in(trace), trace.tb_lineno)]
+            ran = [(trace.tb_frame.f_code, get_names(trace), trace.tb_lineno)]
             ran += [(maker.__code__, maker.__globals__, sys.maxsize)] if maker else []
             for code, names, last in ran:
                 if said := next(self._list_swaps(code, names, last, sizes), None):
@@ -239,10 +239,10 @@ class Definitions:
                 size = f", {values[its]}," if its in values else ""
                 yield (
                     f"the arguments are in another order than the parameters: {self.place(code, call.lineno)} passes "
-                    f"`{texts[its]}`{size} for `{its}` of {self._tell(function)}"
+                    f"`{texts[its]}`{size} for `{its}` of {self._describe(function)}"
                 )
 
-    def _tell(self, function: FunctionType) -> str:
+    def _describe(self, function: FunctionType) -> str:
         code, definition = function.__code__, find_definition(function.__code__)
         taken, line = (describe_parameters(definition), definition.lineno) if definition else ("...", 0)
         return f"`def {code.co_name}({taken})` in {self.place(code, line)}"
@@ -252,7 +252,7 @@ class Definitions:
         return f"{Path(code.co_filename).relative_to(self._root).as_posix()}:{line or code.co_firstlineno}"
 
 
-def names_in(trace: TracebackType) -> Names:
+def get_names(trace: TracebackType) -> Names:
     """The names that a line can read."""
     return ChainMap(trace.tb_frame.f_locals, trace.tb_frame.f_globals, builtins.__dict__)
 

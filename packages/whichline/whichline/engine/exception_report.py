@@ -81,9 +81,9 @@ class ExceptionReport:
     @cached_property
     def frames(self) -> list[FrameSummary]:
         """The same calls, with files relative to the root, methods with their class, and columns in bytes."""
-        return list(self.error.frames) if isinstance(self.error, StudentRaised) else [*map(self._frame, self.calls)]
+        return list(self.error.frames) if isinstance(self.error, StudentRaised) else [*map(self._sum_up, self.calls)]
 
-    def _frame(self, trace: TracebackType) -> FrameSummary:
+    def _sum_up(self, trace: TracebackType) -> FrameSummary:
         code = trace.tb_frame.f_code
         line = linecache.getline(code.co_filename, trace.tb_lineno)
         _, last, start, end = next(islice(code.co_positions(), trace.tb_lasti // 2, None))

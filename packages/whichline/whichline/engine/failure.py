@@ -73,12 +73,12 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
     """
     expected = f"{tuple(case.expected['answer'].shape)} {case.dtype}".replace("torch.", "")
     shown = {name: x for name, x in case.inputs.items() if not (hidden and isinstance(x, float))}
-    rows = {**{name: _shown(value) for name, value in shown.items()}, "expected": expected}
+    rows = {**{name: _show_value(value) for name, value in shown.items()}, "expected": expected}
     width = max(map(len, rows))
     return f"the case is {case.name}:", *(f"  {name:<{width}}  {shown}" for name, shown in rows.items())
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_shown(each)}' for key, each in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {_show_value(each)}' for key, each in value.items())}}}"
     return f"{tuple(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from whichline.engine.compare import article
+from whichline.engine.compare import add_article
 
 MAX_TEXT = 4_000  # characters that are searched: with many more, some patterns would take minutes
 LONGEST = 160  # characters of a message in one line
@@ -29,7 +29,7 @@ IMPORTS = {
 }
 
 
-def _state_dict(match: re.Match[str]) -> list[str]:
+def _explain_state_dict(match: re.Match[str]) -> list[str]:
     module, text = match.groups()
     lines = [f"the weights do not fit {module}"]
     for label, what in (("Missing", f"{module} expected"), ("Unexpected", "the adapter gave")):
@@ -47,13 +47,13 @@ def _state_dict(match: re.Match[str]) -> list[str]:
     ]
 
 
-def _product(match: re.Match[str]) -> list[str]:
+def _explain_product(match: re.Match[str]) -> list[str]:
     rows, inner, other, columns = match.groups()
     lines = [f"got a product of ({rows}, {inner}) and ({other}, {columns}), expected {inner} = {other}"]
     return [*lines, "the second would fit if it were transposed"] if inner == columns else lines
 
 
-def _product_of_batches(match: re.Match[str]) -> list[str]:
+def _explain_product_of_batches(match: re.Match[str]) -> list[str]:
     expected, inner, batch, other = match.groups()
     line = f"got ({batch}, {other}, ...) on the right of a product, expected ({expected}, {inner}, ...)"
     if inner == other:
@@ -61,14 +61,14 @@ def _product_of_batches(match: re.Match[str]) -> list[str]:
     return [f"{line}: should an axis be transposed?"]
 
 
-def _no_name(match: re.Match[str]) -> list[str]:
+def _explain_unknown_name(match: re.Match[str]) -> list[str]:
     return [f"add `{IMPORTS[match[1]]}` at the top of the file"] if match[1] in IMPORTS else []
 
 
-def _changed(match: re.Match[str]) -> list[str]:
+def _explain_changed(match: re.Match[str]) -> list[str]:
     times = int(match[1]) - int(match[2])
     count = "once" if times == 1 else f"{times} times"
-    return [f"a gradient needs this tensor as it was; it was changed in place {count} since"]
+    return [f"a gradient needs the old value of this tensor, which was changed in place {count} since"]
 
 
 class Rule(NamedTuple):
@@ -106,19 +106,19 @@ RULES = (
         DEFINED,
     ),
     Rule(r"^ImportError", ask=DEFINED),
-    Rule(r"^NameError: name '(\w+)' is not defined", _no_name, BEFORE),
+    Rule(r"^NameError: name '(\w+)' is not defined", _explain_unknown_name, BEFORE),
     Rule(r"^(Name|UnboundLocal)Error", ask=BEFORE),
     Rule(
         r"^NotImplementedError: Module \[(\w+)\] is missing the required \"forward\"",
-        "{0} has no method called `forward`: look at how its `def` is spelt",
+        "{0} has no method called `forward`: check the spelling of its `def`",
     ),
     Rule(
         r"Error\(s\) in loading state_dict for (\w+):(.*)",
-        _state_dict,
+        _explain_state_dict,
         "What are your module's parameters called, and what does your adapter call them?",
     ),
-    Rule(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _product),
-    Rule(r"batch2 tensor to be: \[(\d+), (\d+)\] but got: \[(\d+), (\d+)\]", _product_of_batches),
+    Rule(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _explain_product),
+    Rule(r"batch2 tensor to be: \[(\d+), (\d+)\] but got: \[(\d+), (\d+)\]", _explain_product_of_batches),
     Rule(
         r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton dimension (\d+)",
         "got sizes {0} and {1} along axis {2}, expected equal sizes (or 1): name the axes of both",
@@ -133,7 +133,7 @@ RULES = (
     ),
     Rule(
         r"multiple values for keys \[(.*?)\], which are tied",
-        "these are names of one and the same parameter: a list times a number, `[layer] * 3`, holds one three times",
+        "these names belong to the same parameter: the list `[layer] * 3` holds one layer three times",
         "How many layers does this make, and how many should it?",
     ),
     Rule(
@@ -143,11 +143,11 @@ RULES = (
     ),
     Rule(
         r"leaf Variable that requires grad",
-        "autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
+        "autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
     ),
     Rule(
         r"cannot assign '.*?' as parameter",
-        "what a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call",
+        "a module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call",
         "",
     ),
     Rule(
@@ -157,7 +157,7 @@ RULES = (
     ),
     Rule(
         r"only one element tensors can be converted",
-        "this takes one number, and the tensor has several; torch has functions that take all: `torch.exp`",
+        "this function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`",
         "",
     ),
     Rule(
@@ -170,7 +170,7 @@ RULES = (
     ),
     Rule(
         r"inplace operation: .*is at version (\d+); expected version (\d+)",
-        _changed,
+        _explain_changed,
         "Which line, this one or a later one, changes in place what a gradient needs?",
     ),
     Rule(r"out of (bounds|range)", ask=INDICES),
@@ -266,7 +266,7 @@ def _explain_einsum(pattern: str, shapes: Sequence[tuple[int, ...]], spaced: boo
                 yield f"`{name}` is {before} in {where}, and {size} in `{operand}`, {shape}"
     for name in re.findall(r"\w+" if spaced else r"\w", right):
         if not any(name in names for names in named):
-            yield f"`{name}` stands after the arrow but in no operand"
+            yield f"`{name}` appears after the arrow but in no operand"
 
 
 def _explain_count(operand: str, names: Sequence[str], shape: tuple[int, ...]) -> str:
@@ -291,7 +291,7 @@ def explain_annotation(text: str) -> list[str]:
     if not (checked and value):
         return []
     parameter = re.search(r"typechecking parameter '(\w+)'", text)
-    function = _short(checked[2])
+    function = _shorten_name(checked[2])
     subject = f"{function} got" if checked[1] == "parameters" else f"{function} returned"
     what = f" for {parameter[1]}" if parameter else ""
     tensor = re.fullmatch(r"([a-z]+)(\d*)\[([\d,]*)\]\(torch\)", value[1])
@@ -300,16 +300,19 @@ def explain_annotation(text: str) -> list[str]:
         return [f"{subject} {value[1]}{what}", f"expected {wanted[1] if wanted else 'another type'}"]
     kind, axes = expected[1], expected[2]
     if not tensor:
-        return [f"{subject} {_in_words(value[1])}{what}", f"expected a tensor ({axes})"]
+        return [f"{subject} {_describe_value(value[1])}{what}", f"expected a tensor ({axes})"]
     shape = [int(size) for size in tensor[3].split(",") if size]
     dtype = f"{DTYPES.get(tensor[1], tensor[1])}{tensor[2]}"
     if kind != "Shaped" and not dtype.lower().startswith((kind.lower(), f"b{kind.lower()}")):
         return [f"{subject} a tensor of {dtype}{what}, expected {kind.lower()}"]
     sizes = {name: int(size) for name, size in re.findall(r"^(\w+)=(\d+)$", text, re.MULTILINE)}
-    return [f"{subject} a tensor of shape {tuple(shape)}{what}, expected ({axes})", *_axis(shape, axes.split(), sizes)]
+    return [
+        f"{subject} a tensor of shape {tuple(shape)}{what}, expected ({axes})",
+        *_find_axis(shape, axes.split(), sizes),
+    ]
 
 
-def _axis(shape: list[int], axes: list[str], sizes: dict[str, int]) -> list[str]:
+def _find_axis(shape: list[int], axes: list[str], sizes: dict[str, int]) -> list[str]:
     """Describe the first axis, from the right, whose name has another size elsewhere in the call."""
     named = [axis for axis in axes if axis != "..." and not axis.startswith("*")]
     if len(shape) < len(named):
@@ -323,7 +326,7 @@ def _axis(shape: list[int], axes: list[str], sizes: dict[str, int]) -> list[str]
     return []
 
 
-def _in_words(value: str) -> str:
+def _describe_value(value: str) -> str:
     if value == "None":
         return "None (is a return missing?)"
     if value.startswith(("(", "[")):
@@ -332,10 +335,10 @@ def _in_words(value: str) -> str:
         return "a NumPy array (stay with torch, or no gradient flows)"
     if module := re.match(r"([A-Z]\w*)\(", value):
         return f"the module {module[1]} (call it with its input)"
-    return article(value) if value.isidentifier() else value
+    return add_article(value) if value.isidentifier() else value
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """`function` of "package.module.function", `Class.method` of a method."""
     parts = name.split(".")
     return ".".join(parts[-2:] if len(parts) > 1 and parts[-2][:1].isupper() else parts[-1:])

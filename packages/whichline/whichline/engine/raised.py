@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whichline.engine.compare import article, listed
-from whichline.engine.definitions import Definitions, compute, find_alike, names_in, resolve
+from whichline.engine.compare import add_article, listed
+from whichline.engine.definitions import Definitions, compute, find_alike, get_names, resolve
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
@@ -46,14 +46,14 @@ class Raised:
 
     @cached_property
     def _names(self) -> Mapping[str, Any]:
-        return names_in(self._calls[-1])
+        return get_names(self._calls[-1])
 
     def _list_values(self) -> Iterator[tuple[ast.expr, Any]]:
         """The names and attributes in the expression, with their values."""
         nodes = [each for each in ast.walk(self._node) if isinstance(each, ast.Name | ast.Attribute)]
         yield from ((each, resolve(each, self._names)) for each in sorted(nodes, key=lambda each: each.col_offset))
 
-    def _since(self, node: ast.expr) -> str:
+    def _describe_origin(self, node: ast.expr) -> str:
         """Say in which line a name got its value; "" if it is an argument."""
         made = self._definitions.find_origin_of_name(node)
         if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument
@@ -64,7 +64,7 @@ class Raised:
 
     def explain_none(self, _: re.Match[str]) -> str:
         for node, value in self._list_values():
-            if value is None and node is not None and (since := self._since(node)):
+            if value is None and node is not None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
         return ""
 
@@ -79,11 +79,11 @@ class Raised:
                 return f"`{text}` is a method: `{text}()` calls it"
             if type(value).__module__ == "torch.return_types":
                 pair = listed(f"`.{each}`" for each in ("values", "indices") if hasattr(value, each))
-                return f"`{text}` is a pair{self._since(node)}: take one of {pair}"
+                return f"`{text}` is a pair{self._describe_origin(node)}: take one of {pair}"
             if "not iterable" in match.string and type(value) is int:
                 return f"`{text}` is the number {value}: `range({text})` counts up to it"
-            if type(value) in (list, tuple, dict, set) and (since := self._since(node)):
-                return f"`{text}` is {article(name)}{since}"
+            if type(value) in (list, tuple, dict, set) and (since := self._describe_origin(node)):
+                return f"`{text}` is {add_article(name)}{since}"
         return ""
 
     def explain_call(self, match: re.Match[str]) -> str:
@@ -92,9 +92,9 @@ class Raised:
             return ""
         text, kind = ast.unparse(self._node.func), match[1].rpartition(".")[2]
         if kind == "Size":
-            return f"`{text}` holds sizes and is no method: leave the parentheses out"
+            return f"`{text}` holds sizes and is not a method: leave out the parentheses"
         kinds = {"int": "a number", "float": "a number", "Tensor": "a tensor", "Parameter": "a tensor"}
-        return f"`{text}` is {kinds[kind]} and no function: is `*`, `@` or another operator missing after it?"
+        return f"`{text}` is {kinds[kind]}, not a function: is `*`, `@` or another operator missing after it?"
 
     def explain_key(self, _: re.Match[str]) -> str:
         """Say which key is most like the missing one, and which line stores something there."""
@@ -111,7 +111,7 @@ class Raised:
         stored = self._definitions.list_stored(text, self._calls[-1].tb_frame.f_code)
         where = f" {stored[0]} stores it." if len(stored) == 1 else ""
         if alike:
-            return f"`{text}` has the key {alike[0]!r}, and none that is {key!r}.{where}"
+            return f"`{text}` has the key {alike[0]!r}, but no key {key!r}.{where}"
         if not keys:
             return f"`{text}` is empty{f': {where[1:]}' if where else ''}"
         return f"`{text}` has the keys {listed(map(repr, keys))}" if len(keys) <= MOST_KEYS else ""
@@ -121,7 +121,7 @@ class Raised:
         name, owner = match[1], self._names.get("self")
         if name == "self":
             return "is `self` missing as the first parameter of this `def`?"
-        return f"`self.{name}` is there: is `self.` missing?" if owner is not None and hasattr(owner, name) else ""
+        return f"`self.{name}` exists: is `self.` missing?" if owner is not None and hasattr(owner, name) else ""
 
     def explain_count(self, _: re.Match[str]) -> str:
         """Say how many values there are to unpack or to index."""
@@ -149,7 +149,7 @@ class Raised:
         for node in given[1:]:
             if isinstance(value := resolve(node, self._names), torch.dtype | torch.device):
                 name = "dtype" if isinstance(value, torch.dtype) else "device"
-                return f"this function takes a {name} by its name alone: `{name}={ast.unparse(node)}`"
+                return f"this function takes a {name} only by name: `{name}={ast.unparse(node)}`"
         return ""
 
     def explain_keyword(self, match: re.Match[str]) -> str:
@@ -160,8 +160,8 @@ class Raised:
         like = find_alike(keyword, [each.arg for each in parameters])
         calls = self._definitions.list_own(ast.Call)
         given = [at for at, _, each in calls if keyword in [one.arg for one in each.keywords]]
-        where = f", which {given[0]} gives" if len(given) == 1 else ""
-        return f"`{name}` has the parameter `{like}`, and no `{keyword}`{where}" if like else ""
+        where = f", which {given[0]} passes" if len(given) == 1 else ""
+        return f"`{name}` has the parameter `{like}`, but no `{keyword}`{where}" if like else ""
 
     def explain_recursion(self, _: re.Match[str]) -> str:
         last = [each.tb_frame.f_code for each in self._calls[-8:-1]]
@@ -170,7 +170,7 @@ class Raised:
             if last.count(code) > 1:
                 itself = "itself" if len({*last}) == 1 else "what calls it"
                 line = self._definitions.place(code, trace.tb_lineno)
-                return f"`{code.co_name}` calls {itself} in {line}, each time anew: what should end this?"
+                return f"`{code.co_name}` calls {itself} in {line}, again and again: what should end this?"
         return ""
 
     def _find_module(self, kind: str) -> nn.Module | None:
@@ -198,7 +198,7 @@ class Raised:
             inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
             if inner and not name.startswith("_") and all(isinstance(each, nn.Module) for each in inner):
                 kind, holder = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
-                return f"`self.{name}` is a plain {kind}: without {holder} its layers are no part of `{match[1]}`"
+                return f"`self.{name}` is a plain {kind}: without {holder} its layers are not part of `{match[1]}`"
         return ""
 
     def explain_submodule(self, match: re.Match[str]) -> str:
@@ -221,7 +221,9 @@ class Raised:
         methods = {each.name: at for at, holder, each in own if getattr(holder, "name", "") == kind}
         if like := find_alike("forward", [*methods]):
             return f"`{kind}` has no `forward`; is the `{like}` in {methods[like]} meant?"
-        return f"`{kind}` holds layers and is none itself: call each of them" if kind.startswith("Module") else ""
+        return (
+            f"`{kind}` holds layers and is not a layer itself: call each of them" if kind.startswith("Module") else ""
+        )
 
     def explain_tied(self, _: re.Match[str]) -> str:
         """Say which line puts the same layer into a list several times."""
@@ -235,7 +237,7 @@ class Raised:
         if len(found) != 1:
             return ""
         at, product = found[0]
-        return f"the list in {at}, `{ast.unparse(product)}`, holds one layer several times, and not several layers"
+        return f"the list in {at}, `{ast.unparse(product)}`, holds one layer several times instead of several layers"
 
 
 def _name(node: ast.expr) -> str:

@@ -83,7 +83,7 @@ class Result:
     @property
     def function(self) -> str:
         """The test function alone."""
-        return function_of(self.test)
+        return name_function(self.test)
 
     @property
     def text(self) -> str:
@@ -97,13 +97,13 @@ class Result:
 
     def as_json(self) -> str:
         """One line, which `result_from_json` reads; fields with their default value are left out."""
-        told = {
+        changed = {
             each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(changed, ensure_ascii=False)
 
 
-def function_of(test: str) -> str:
+def name_function(test: str) -> str:
     """The test function of a test, without its test case."""
     return test.partition("[")[0]
 

@@ -23,12 +23,12 @@ from whichline.engine.assignment import (
     name_command,
     share_points,
 )
-from whichline.engine.case import Case, CaseError, case_names, load_case
+from whichline.engine.case import Case, CaseError, list_case_names, load_case
 from whichline.engine.errors import NotWrittenError, Stopped, StudentRaised
 from whichline.engine.failure import describe, shapes
 from whichline.engine.on_paper import on_paper
 from whichline.engine.problem_folder import is_kept, list_adapters, read_reference
-from whichline.engine.result import Check, Outcome, Result, function_of
+from whichline.engine.result import Check, Outcome, Result, name_function
 
 
 class Drawn(Protocol):
@@ -59,7 +59,7 @@ class Test:
     @property
     def function(self) -> str:
         """The test function alone."""
-        return function_of(self.name)
+        return name_function(self.name)
 
     @property
     def parameter(self) -> str:
@@ -167,14 +167,14 @@ def load_suite(
     found = [
         test
         for path in dict.fromkeys(files.values())
-        for test in _tests_in(
-            _imported(path, calls),
+        for test in _list_tests(
+            _import_module(path, calls),
             {name for name, file in files.items() if file == path},
             root,
             hidden_cases if path in hidden_files else None,
         )
     ]
-    return Suite(root, problems, with_points(found, problems), calls, remote)
+    return Suite(root, problems, add_points(found, problems), calls, remote)
 
 
 def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
@@ -199,14 +199,14 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
         case str(pattern):
             fixtures = hidden_cases or root / "fixtures"
             return [
-                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_loader(fixtures, case))
-                for case in _matching(fixtures, pattern)
+                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_make_loader(fixtures, case))
+                for case in _list_matching(fixtures, pattern)
             ]
         case kinds:
             return [replace(test, name=f"{name}[{kind}]", drawn=drawn) for kind, drawn in kinds.items()]
 
 
-def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
+def add_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
     """The tests in the order of their problems, public ones first, each with its points.
 
     The test functions of a problem share its points by weight; the tests of one function share them evenly.
@@ -243,7 +243,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     unforeseen = not known and not remote and _is_raised_here(error)
     failure = describe(error, root, unforeseen)
     is_written = failure.check is not Check.NOT_WRITTEN
-    told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
+    lines = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
     ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
     error.with_traceback(None)  # its frames would hold the tensors of the test until garbage is collected
     return replace(
@@ -254,7 +254,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
         kind=failure.kind,
         place=failure.place,
         details=failure.details,
-        on_paper=told,
+        on_paper=lines,
         inputs=shapes(case, test.hidden) if case and is_written else (),
         see=_name_lab(case, test) if case and is_written else "",
         raised=failure.raised,
@@ -302,23 +302,23 @@ def _name_lab(case: Case, test: Test) -> str:
     return name_command(f"debug --case {case.name}") if is_followed else ""
 
 
-def _loader(fixtures: Path, name: str) -> Callable[[], Case]:
+def _make_loader(fixtures: Path, name: str) -> Callable[[], Case]:
     return lambda: load_case(fixtures, name)
 
 
-def _matching(fixtures: Path, pattern: str) -> list[str]:
-    if names := case_names(fixtures, pattern):
+def _list_matching(fixtures: Path, pattern: str) -> list[str]:
+    if names := list_case_names(fixtures, pattern):
         return names
     raise SuiteError(f"no case matches {pattern} in {fixtures}")
 
 
-def _tests_in(module: ModuleType, names: Collection[str], root: Path, hidden_cases: Path | None) -> Iterator[Test]:
+def _list_tests(module: ModuleType, names: Collection[str], root: Path, hidden_cases: Path | None) -> Iterator[Test]:
     for name, call in vars(module).items():
         if name in names and inspect.isfunction(call):
             yield from expand(name, call, root, hidden_cases)
 
 
-def _imported(path: Path, calls: Calls) -> ModuleType:
+def _import_module(path: Path, calls: Calls) -> ModuleType:
     """Import the module in a file, with `calls` as its `adapters`."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
     assert spec is not None

@@ -78,14 +78,14 @@ def read_toml(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise AssignmentError(f"{path} is not TOML: {error}; correct it there") from None
     except ExceptionGroup as group:
-        said = [str(located(path, each, text)) for each in group.exceptions if isinstance(each, Complaint)]
+        said = [str(locate_error(path, each, text)) for each in group.exceptions if isinstance(each, Complaint)]
         raise AssignmentError("\n".join(said)) from None
     return value
 
 
-def located(path: Path, complaint: Complaint, text: str | None = None) -> AssignmentError:
+def locate_error(path: Path, complaint: Complaint, text: str | None = None) -> AssignmentError:
     """Turn a complaint into an error that names the file and the line."""
-    line = _line(text or path.read_text(encoding="utf-8"), complaint.key)
+    line = _find_line(text or path.read_text(encoding="utf-8"), complaint.key)
     name = ".".join(part for part in complaint.key if isinstance(part, str))
     return AssignmentError(f"{path}:{line}: {f'{name} ' if name else ''}{complaint.what}")
 
@@ -138,7 +138,7 @@ def _table(value: Any, schema: Any, key: Key) -> Any:
     if not isinstance(value, dict):
         raise Complaint(key, f"is {value!r}, expected a table")
     hints = get_type_hints(schema)
-    found = [Complaint((*key, name), _say_unknown(name, hints)) for name in value if name not in hints]
+    found = [Complaint((*key, name), _describe_unknown(name, hints)) for name in value if name not in hints]
     needed = [each.name for each in dataclasses.fields(schema) if each.default is each.default_factory]
     found += [Complaint((*key, name), "is missing") for name in needed if name not in value]
     names = [name for name in value if name in hints]
@@ -146,13 +146,13 @@ def _table(value: Any, schema: Any, key: Key) -> Any:
     return schema(**dict(zip(names, read, strict=True)))
 
 
-def _say_unknown(name: str, known: Iterable[str]) -> str:
+def _describe_unknown(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, 1)
     meant = f"did you mean {close[0]}?" if close else f"the keys are {', '.join(known)}"
     return f"is not a known key; {meant}"
 
 
-def _line(text: str, key: Key) -> int:
+def _find_line(text: str, key: Key) -> int:
     """The line of a key, or of the smallest table around it that has a line."""
     lines: dict[Key, int] = {}
     tables: Counter[str] = Counter()

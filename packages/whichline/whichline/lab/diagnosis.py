@@ -31,7 +31,7 @@ class Diagnosis(NamedTuple):
     def wrong(self) -> list[Result]:
         return [result for result in self.results if not result.passed]
 
-    def tell(self) -> Iterator[RenderableType]:
+    def describe(self) -> Iterator[RenderableType]:
         """Describe the first failure, then the findings; without findings, show the smallest wrong row."""
         first = self.wrong[0]
         on_paper = ("Nothing was found that explains it.", *first.on_paper)

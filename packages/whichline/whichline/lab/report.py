@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whichline.checking.board import Lines
 from whichline.engine.case import Case
-from whichline.engine.compare import dtype_name, place_of_largest
+from whichline.engine.compare import find_largest, name_dtype
 from whichline.engine.result import Check
 from whichline.engine.silence import silence
 from whichline.lab.diagnosis import diagnose
@@ -73,7 +73,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         return
     if result.check not in (Check.CALL, Check.NOT_WRITTEN):
         yield Text(f"Your answer does not match {right}:\n")
-    yield from diagnosis.tell()
+    yield from diagnosis.describe()
 
 
 def report_inputs(call: Case, values: bool = False) -> Iterator[RenderableType]:
@@ -130,7 +130,7 @@ def _describe(x: Tensor, kept: Tensor | None = None) -> str:
         x: the tensor.
         kept: its numbers at the time, if they may have changed since.
     """
-    kind = f"{tuple(x.shape)} {dtype_name(x.dtype)}"
+    kind = f"{tuple(x.shape)} {name_dtype(x.dtype)}"
     x = x.detach() if kept is None else kept
     if x.dtype == torch.bool:
         return f"{kind}, {x.double().mean():.0%} True"
@@ -138,5 +138,5 @@ def _describe(x: Tensor, kept: Tensor | None = None) -> str:
     bounds = f"from {finite.amin():.4g} to {finite.amax():.4g}" if finite.numel() else "nothing finite"
     if not bad.any():
         return f"{kind}, {bounds}"
-    first = place_of_largest(bad.byte())
+    first = find_largest(bad.byte())
     return f"{kind}, {int(x.isnan().sum())} NaN and {int(x.isinf().sum())} infinite, first at {first}; else {bounds}"

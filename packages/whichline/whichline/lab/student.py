@@ -14,7 +14,7 @@ import click
 from whichline.checking.settings import undo_settings
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import find_needs, find_root, load_problems, student_files
-from whichline.engine.case import Case, case_names, load_case
+from whichline.engine.case import Case, list_case_names, load_case
 from whichline.engine.failure import describe
 from whichline.engine.problem_folder import list_adapters, list_problem_folders
 from whichline.engine.suite import Calls
@@ -76,6 +76,6 @@ def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
         CaseError: a file is damaged.
     """
     names = sorted(
-        case_names(fixtures, "*/*"), key=lambda name: ("-" in name.partition("/")[0], name.partition("/")[0])
+        list_case_names(fixtures, "*/*"), key=lambda name: ("-" in name.partition("/")[0], name.partition("/")[0])
     )
     return [name for call in calls for name in names if load_case(fixtures, name).call == call]

@@ -23,9 +23,9 @@ def prove(
     """Find the fewest expressions whose replacements make tests pass, and these tests.
 
     Args:
-        experiment: the tests that fail by one breach, with what was found of their numbers put right.
-        changes: for each place, what is put where to correct it; in the order in which they are computed.
-        also: what is put beside them.
+        experiment: the tests that fail because of one breach, with their wrong numbers replaced.
+        changes: for each place, the replacements that correct it; in the order of computation.
+        also: replacements that are made with them.
     """
 
     def join(places: Collection[Expression]) -> Patch:
@@ -60,13 +60,13 @@ def describe_breach(
     """Report a breach at some expressions as a finding.
 
     Args:
-        experiment: the tests that fail by one breach.
+        experiment: the tests that fail because of one breach.
         places: the first one is shown.
-        id: which breach it is.
+        id: of the breach.
         said: what was measured, and what it means.
-        question: what a tutor would ask.
-        right: "With float64 here", what was put there for the proof.
-        passing: the tests that pass with that.
+        question: a tutor's question.
+        right: the replacement that is the proof, "With float64 here".
+        passing: the tests that pass with it.
         section: of the handout.
     """
     place, problem = places[0], experiment.failing[0].problem
@@ -120,7 +120,7 @@ def is_computed(place: Expression) -> bool:
     return hasattr(place.node, "func") or hasattr(place.node, "op") or hasattr(place.node, "value")
 
 
-def say_where(places: Sequence[Expression]) -> str:
+def name_places(places: Sequence[Expression]) -> str:
     counts = {1: "here", 2: "in both places"}
     return counts.get(len(places), f"in all {len(places)} places")
 

@@ -19,25 +19,25 @@ from whichline.locate.calls import judge_calls
 from whichline.locate.causes import is_by_chance
 from whichline.locate.found import Found, is_plain, join_patches
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import PLACES, Search
+from whichline.locate.search import MAX_PLACES, Search
 from whichline.locate.trace import Trace
 from whichline.locate.values import HALF
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
-MOST_CALLS = 6  # wrong calls of one function that are looked into
-COMPARED = 3  # tests that are run to see whether the references change anything
-FEW = 8  # tests that are looked at first
+MOST_CALLS = 6  # wrong calls of one function that are searched
+COMPARED = 3  # tests that show whether stand-ins change the outputs
+FEW = 8  # tests that are searched first
 
 
-def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
+def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
     Also return the adapters whose functions are right in every call. The search begins with a few different tests. It
     ends there if the result is plain and makes all failing tests pass, or if the budget is spent.
 
     Args:
-        runner: with all pairs of functions and adapters.
-        failing: tests of one problem, whose numbers are wrong.
+        runner: knows all pairs of functions and adapters.
+        failing: tests of one problem with wrong numbers.
         most: places in one body.
     """
     adapters = runner.suite.list_needed(failing[0].problem)
@@ -86,12 +86,12 @@ def _locate(
 
 
 def _is_computed(runner: Runner, failing: Sequence[Test], found: Found) -> bool:
-    """Tell whether a failing test computes a place: the adapter of an inner call does not run in the outer one."""
+    """Tell whether a failing test computes a place; the test of an inner call may run code that no test runs."""
     return any(next(iter(found.patch)) in runner.look(test).values for test in failing)
 
 
 def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Found]) -> list[Found]:
-    """Leave out places without which the same tests pass: a function may be wrong where that does not matter."""
+    """Leave out the places without which the same tests pass: a wrong call may not matter."""
     passing = [test for test in failing if runner.passes(test, join_patches(found))]
     for needless in [each for each in found if each.option.adapter]:
         fewer = [each for each in found if each is not needless]
@@ -102,10 +102,7 @@ def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Fou
 
 
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:
-    """Tell whether the operands of all replaced expressions are right.
-
-    The operands of an inner call were held against the reference of that call.
-    """
+    """Tell whether the operands of all replaced expressions are right; in inner calls, they were checked before."""
     own = [each.place for each in found if not each.option.adapter and each.place in then.values]
     return all(then.has_right_operands(place, True, not isinstance(place.node, ast.Call)) for place in own)
 
@@ -117,7 +114,7 @@ def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
 
 
 def _place_in(found: Found, adapter: str) -> Found:
-    """Note that the replacements belong to a call of this adapter inside the call of another one."""
+    """Note that the replacements belong to an inner call, of this adapter."""
     return replace(
         found,
         patch={place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()},
@@ -137,7 +134,7 @@ def _is_alike(one: Trace, other: Trace) -> bool:
 
 
 def is_wrong_number(suite: Suite, test: Test) -> bool:
-    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
+    """Tell whether a test fails because numbers are wrong in the first three digits; not in half precision."""
     error = suite.ending(test) if not test.memory else None
     if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
         return False

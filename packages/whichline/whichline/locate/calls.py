@@ -24,12 +24,12 @@ from whichline.locate.run import Call, Patch, Runner, copy_tensors, order_by_gen
 from whichline.locate.values import CLOSE, is_equal
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 
-LESSONS = 2  # of one adapter
-OF_HALF = 8  # in terms of the distance between two numbers of that dtype: what its rounding makes of an answer
+LESSONS = 2  # for each adapter
+OF_HALF = 8  # eps of half precision: how far rounding may move an output
 
 
 def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
-    """Find the functions that do the work of some adapters: a call of each adapter shows its own."""
+    """Find the functions that do the work of some adapters, by calling each adapter."""
     pairs: dict[tuple[str, str], list[Pair]] = {}
     for adapter in adapters:
         for test in _choose_lessons(runner.suite.tests, adapter):
@@ -74,11 +74,9 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
 class Calls:
     """The calls of paired functions that some tests make."""
 
-    # the adapters whose functions gave what they should in each call, and got the fractions that the adapter got that
-    # was called
+    # adapters whose function is right in every call, and got the fractions of the adapter that the test calls
     right: set[str] = field(default_factory=set)
-    # for each adapter whose function did not, the arguments on which it did not, with what is right
-    wrong: dict[str, list[Case]] = field(default_factory=dict)
+    wrong: dict[str, list[Case]] = field(default_factory=dict)  # by adapter: its function's wrong calls, as test cases
 
 
 def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
@@ -87,10 +85,10 @@ def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = Non
     Args:
         runner: knows the pairs.
         tests: the tests.
-        patch: steps to put in some places.
+        patch: replacements.
 
     Raises:
-        Exception: an error of ours while a call was judged.
+        Exception: an error of ours.
     """
     judged: dict[str, list[bool | None]] = {}
     wrong: dict[str, list[Case]] = {}
@@ -132,7 +130,7 @@ class _Watch:
 
     def __exit__(self, *_: object) -> None:
         self._recorder.enter, self._recorder.leave = self._before, None
-        if self._stack:  # what gave nothing back
+        if self._stack:  # these calls raised
             self._leave(self._stack[0][0], None)
 
     def _enter(self, frame: FrameType, given: tuple[Any, ...]) -> bool:
@@ -157,7 +155,7 @@ class _Watch:
 
     def _leave(self, frame: FrameType, answer: Any) -> None:
         try:
-            while any(each is frame for each, _ in self._stack):  # those after it have raised
+            while any(each is frame for each, _ in self._stack):  # the calls above it raised
                 self._end(answer if self._stack[-1][0] is frame else None)
         except Exception as error:
             self._recorder.broken = self._recorder.broken or error
@@ -181,7 +179,7 @@ class _Watch:
         self.judged.append((pair.adapter, verdict, case))
 
     def _compare(self, pair: Pair, arguments: Mapping[str, Any]) -> None:
-        """Note where a fraction is not that of the adapter that was called."""
+        """Note if a function gets another fraction than the adapter that the test calls."""
         for name in arguments.keys() & self._call.given.keys() & pair.sources.keys():
             here, there = arguments[name], self._call.given[name]
             if type(here) is type(there) is float and here != there:
@@ -189,7 +187,7 @@ class _Watch:
 
 
 def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:
-    """Tell whether an answer is that of a reference, as far as the dtype of its arguments allows; None: unknown."""
+    """Tell whether an output is right, within the precision of the arguments; None if that cannot be known."""
     if isinstance(right, tuple) and isinstance(answer, tuple):
         parts = [judge(one, other, arguments) for one, other in zip(answer, right, strict=False)]
         return None if None in parts or len(answer) != len(right) else all(parts)

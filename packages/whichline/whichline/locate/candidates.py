@@ -1,4 +1,4 @@
-"""Candidates: the checkpoints that may belong at a first divergence, or where its operands come from."""
+"""Candidates: the checkpoints that may replace a first divergence, or a value from which it is computed."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,55 +11,55 @@ from whichline.locate.options import Option, Options, find_counterparts, find_wh
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
 
-GROUPED = 8  # steps of a root that are tried together with those of like roots
-NEXT = 8  # steps that may be missing where an operand is
-UPSTREAM, LATER = 16, 4  # what a root is made of, further away, and the steps that may be missing there
+GROUPED = 8  # options of a divergence that are tried together with those of like divergences
+NEXT = 8  # later checkpoints that are tried in place of an operand
+UPSTREAM, LATER = 16, 4  # values further upstream, and later checkpoints that are tried in place of each
 
 
 @dataclass
 class Candidates:
-    """Lists what may be tried at the roots of some runs."""
+    """Lists the replacements to try at some first divergences."""
 
-    traces: Mapping[Expression, Trace]  # for each root, a run in which it is one
+    traces: Mapping[Expression, Trace]  # by divergence, a trace in which it is one
     _options: dict[Expression, list[Option]] = field(default_factory=dict)
 
-    def list(self, root: Expression) -> Iterator[Options]:
-        """List what may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
-        yield from list_exchanges(self.traces[root], root)
-        for option in self.options(root):
-            yield {root: option}
-        for option in self.options(root)[:GROUPED]:
-            if len(group := self._find_group(root, option)) > 1:
+    def list(self, divergence: Expression) -> Iterator[Options]:
+        """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences."""
+        yield from list_exchanges(self.traces[divergence], divergence)
+        for option in self.options(divergence):
+            yield {divergence: option}
+        for option in self.options(divergence)[:GROUPED]:
+            if len(group := self._find_group(divergence, option)) > 1:
                 yield group
 
-    def options(self, root: Expression) -> Sequence[Option]:
-        if root not in self._options:
-            self._options[root] = list_options(self.traces[root], root)
-        return self._options[root]
+    def options(self, divergence: Expression) -> Sequence[Option]:
+        if divergence not in self._options:
+            self._options[divergence] = list_options(self.traces[divergence], divergence)
+        return self._options[divergence]
 
     def _find_group(self, first: Expression, option: Option) -> Options:
-        """A step for one thing, and in roots of the same function those for its counterparts."""
+        """Put an option in its place, and those for its counterparts in later divergences of the same function."""
         group = {first: option}
         if not find_counterparts().search(option.names[0]):
             return group
-        roots = list(self.traces)
+        divergences = list(self.traces)
         order = self.order(first, option)
-        for root in roots[roots.index(first) + 1 :]:
-            if (root.file, root.function) != (first.file, first.function):
+        for divergence in divergences[divergences.index(first) + 1 :]:
+            if (divergence.file, divergence.function) != (first.file, first.function):
                 continue
-            alike = {self.order(root, each): each for each in self.options(root) if each.is_like(option)}
+            alike = {self.order(divergence, each): each for each in self.options(divergence) if each.is_like(option)}
             if following := [each for each in sorted(alike) if each > order]:
                 order = following[0]
-                group[root] = alike[order]
+                group[divergence] = alike[order]
         return group
 
-    def order(self, root: Expression, option: Option) -> int:
-        return self.traces[root].steps[option.names[0]].order
+    def order(self, divergence: Expression, option: Option) -> int:
+        return self.traces[divergence].steps[option.names[0]].order
 
 
-def list_exchanges(trace: Trace, root: Expression) -> Iterator[Options]:
-    """List exchanges of two operands that are the same for two counterparts."""
-    operands = [(each, option) for each in trace.list_operands(root) if (option := find_what_is(trace, each))]
+def list_exchanges(trace: Trace, divergence: Expression) -> Iterator[Options]:
+    """List exchanges of two operands that are the same checkpoint for two counterparts, as of keys and values."""
+    operands = [(each, option) for each in trace.list_operands(divergence) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
             if one.is_like(other) and not _is_unpacked_as(trace, first, other):
@@ -69,7 +69,7 @@ def list_exchanges(trace: Trace, root: Expression) -> Iterator[Options]:
 
 
 def _is_unpacked_as(trace: Trace, place: Expression, other: Option) -> bool:
-    """Tell whether a name was unpacked that begins like what it should be: then it is the unpacking that is wrong."""
+    """Tell whether a name that was unpacked begins like the right counterpart: then the unpacking is wrong."""
     name = place.node.id if isinstance(place.node, ast.Name) else ""
     unpacked = {each.node.id for each in trace.places if each.is_unpacked and isinstance(each.node, ast.Name)}
     words = find_counterparts().findall(other.names[0])
@@ -77,7 +77,7 @@ def _is_unpacked_as(trace: Trace, place: Expression, other: Option) -> bool:
 
 
 def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
-    """List what a right operand would be for its counterparts; of a mask, the other ones."""
+    """List the same checkpoint as an operand for its counterparts; for a mask, list the other masks."""
     match = trace.match(operand)
     if not match or match.names[0] not in trace.steps:
         return
@@ -87,11 +87,11 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
         alike = list_alike(trace.steps, here.names[0])
         yield from (replace(here, names=(name,)) for name in alike if name != here.names[0])
         return
-    if set(match.names) < set(alike) and 1 < len(match.names) == len(alike):  # each in turn, in a loop
+    if set(match.names) < set(alike) and 1 < len(match.names) == len(alike):  # in a loop over the counterparts
         yield Option(tuple(alike), match.axes[0])
     if len(set(match.names)) > 1:
         return
-    if match.together:  # one after the other
+    if match.together:  # a loop takes its slices
         yield from (Option((name,), match.axes[0], is_sliced=True) for name in alike if name != match.names[0])
         return
     for name in alike:
@@ -103,7 +103,7 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
 
 
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
-    """The steps that come after a right operand in the same layout, those for the same kind first."""
+    """List the checkpoints after that of a right operand, in the same layout; those with the same words come first."""
     if not (here := find_what_is(trace, operand)):
         return []
     kinds = set(find_counterparts().findall(here.names[0]))
@@ -114,29 +114,29 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
         for each in list_options(trace, operand)
         if each.axes == here.axes and trace.steps[each.names[0]].order >= order
     ]
-    later = [each for each in later if trace.steps[each.names[0]].ask]  # else nobody has to take that way
+    later = [each for each in later if trace.steps[each.names[0]].ask]  # one without a question is optional
     return [*as_it_is, *sorted(later, key=lambda each: set(find_counterparts().findall(each.names[0])) != kinds)[:most]]
 
 
-def list_numbers(trace: Trace, root: Expression) -> Iterator[Options]:
-    """Sizes, or numbers made of sizes, that a root is made of, where another one may belong: `width = y.shape[-1]`."""
-    for operand in list_upstream(trace, root):
+def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
+    """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`."""
+    for operand in list_upstream(trace, divergence):
         if trace.is_number(operand) and trace.match(operand) and not operand.is_read:
             for option in list_options(trace, operand):
                 yield from ({place: option} for place in dict.fromkeys((trace.find_origin(operand), operand)))
 
 
-def list_missing(trace: Trace, root: Expression) -> Iterator[Options]:
-    """Steps that may be missing where the operands of a root are, or were made; and the same in two operands."""
-    operands = trace.list_operands(root)
+def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
+    """List later checkpoints, and siblings, for an operand or its origin; and like checkpoints for two operands."""
+    operands = trace.list_operands(divergence)
     for operand in operands:
         siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
         places = dict.fromkeys((trace.find_sole_origin(operand), operand))
-        missing = [each for each in places if not trace.is_handed_on(each, root)]  # nothing is missing in an argument
+        skipped = [each for each in places if not trace.is_handed_on(each, divergence)]  # an argument is right
         for option in siblings:
             yield from ({place: option} for place in places)
         for option in list_later(trace, operand, NEXT):
-            yield from ({place: option} for place in missing if option not in siblings)
+            yield from ({place: option} for place in skipped if option not in siblings)
     for i, first in enumerate(operands):
         for second in operands[i + 1 :]:
             for option in list_later(trace, first, NEXT):
@@ -146,26 +146,26 @@ def list_missing(trace: Trace, root: Expression) -> Iterator[Options]:
                 yield from ({one: option, other: each} for each in alike)
 
 
-def list_missing_upstream(trace: Trace, root: Expression) -> list[Options]:
-    """Later steps in the places of the right values that a root is made of, the next ones first."""
+def list_skipped_upstream(trace: Trace, divergence: Expression) -> list[Options]:
+    """List later checkpoints for the right values from which a divergence is computed, the next checkpoints first."""
     changes: list[Options] = [
         {operand: option}
-        for operand in list_upstream(trace, root, UPSTREAM)
-        if not trace.is_handed_on(operand, root)
+        for operand in list_upstream(trace, divergence, UPSTREAM)
+        if not trace.is_handed_on(operand, divergence)
         for option in list_later(trace, operand, LATER)
     ]
-    changes = [each for each in changes if count_missing(trace, each)[0] > 0]
-    return sorted(changes, key=lambda each: count_missing(trace, each))
+    changes = [each for each in changes if count_skipped(trace, each)[0] > 0]
+    return sorted(changes, key=lambda each: count_skipped(trace, each))
 
 
-def list_instead(trace: Trace, root: Expression) -> Iterator[Options]:
-    """Other arguments, or other steps of the same kind, in the places of the right values that a root is made of."""
-    for operand in list_upstream(trace, root):
+def list_confused(trace: Trace, divergence: Expression) -> Iterator[Options]:
+    """List siblings, such as keys for values, for the right values from which a divergence is computed."""
+    for operand in list_upstream(trace, divergence):
         yield from ({operand: option} for option in list_siblings(trace, operand))
 
 
 def list_swaps(trace: Trace) -> Iterator[Options]:
-    """Two parts of one value, each in the place of its sibling: `q, v, k = x.chunk(3)`, `k = x[2]` and `v = x[1]`."""
+    """List exchanges of two parts of one value: `q, v, k = x.chunk(3)`, or `k = x[2]` and `v = x[1]`."""
     parts = [place for place in trace.places if place.is_unpacked or isinstance(place.node, ast.Subscript)]
     known = {place: option for place in parts if (option := find_what_is(trace, place))}
     for place, option in known.items():
@@ -174,18 +174,18 @@ def list_swaps(trace: Trace) -> Iterator[Options]:
             yield from ({place: sibling, each: option} for each in others[:1])
 
 
-def count_missing(trace: Trace, change: Options) -> tuple[int, bool]:
-    """Count the steps between what an expression is and what is put there; of equals, one that is made comes first."""
+def count_skipped(trace: Trace, change: Options) -> tuple[int, bool]:
+    """Count the checkpoints between a value and its replacement; also tell whether a name is only read there."""
     place, option = next(iter(change.items()))
     match, time = trace.match(place), find_other(trace, place, option)
     reached = trace.steps[match.names[time]].order if match else 0
     return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
 
 
-def list_upstream(trace: Trace, root: Expression, most: int = 40) -> list[Expression]:
-    """List what an expression is made of, the nearest first, through names to where these were made."""
-    found = dict.fromkeys(each for each in (trace.find_origin(root),) if each is not root)
-    todo = [root, *found]
+def list_upstream(trace: Trace, divergence: Expression, most: int = 40) -> list[Expression]:
+    """List the expressions from which a divergence is computed, the nearest first; follow names to their origins."""
+    found = dict.fromkeys(each for each in (trace.find_origin(divergence),) if each is not divergence)
+    todo = [divergence, *found]
     while todo and len(found) < most:
         for operand in trace.list_operands(todo.pop(0)):
             for each in (operand, trace.find_origin(operand)):

@@ -1,7 +1,7 @@
 """Causes: values upstream of a first divergence that equal a checkpoint, but where another one belongs.
 
-Examples are keys in the place of the values, scores that were never scaled, and the size of another axis. Such a value
-looks right, so the first divergence comes later. A cause is proved if tests pass with the value that belongs there.
+Examples: keys in place of the values, scores that were never scaled, the size of another axis. Such a value looks
+right, so the first divergence comes later. A cause is proved if the tests pass with the value that belongs there.
 """
 
 import ast
@@ -11,12 +11,12 @@ from functools import partial
 
 from whichline.engine.suite import Test
 from whichline.locate.candidates import (
-    count_missing,
-    list_instead,
-    list_missing,
-    list_missing_upstream,
+    count_skipped,
+    list_confused,
     list_numbers,
     list_siblings,
+    list_skipped,
+    list_skipped_upstream,
     list_swaps,
 )
 from whichline.locate.difference import find_other
@@ -27,11 +27,11 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout
 
 MOST = 0.75  # of the tests
-ROOTS = 2  # in which a missing step is looked for
+SEARCHED = 2  # first divergences upstream of which a skipped checkpoint is looked for
 
 
 def follow_constructors(experiment: Experiment, trace: Trace, place: Expression, option: Option) -> Options:
-    """Find the end of what a constructor begins, `torch.ones(n, n).tril(1)`, where the same step is proved."""
+    """Follow a constructor to the last call, as in `torch.ones(n, n).tril(1)`, where the same checkpoint is proved."""
     while trace.is_constructor(place):
         around = [each for each in trace.places if place in trace.list_operands(each) and not trace.is_right(each)]
         options = [each for outer in around[:1] for each in list_options(trace, outer) if each.names == option.names]
@@ -42,27 +42,27 @@ def follow_constructors(experiment: Experiment, trace: Trace, place: Expression,
     return {place: option}
 
 
-def find_cause(experiment: Experiment, trace: Trace, root: Expression, wanted: Option) -> Options | None:
-    """Find a number, or an operand that lacks a step, with which the root is what it should be and all tests pass."""
-    mends = partial(_mends, experiment, root, wanted)
-    for number in filter(mends, list_numbers(trace, root)):
-        if not any(map(mends, list_shifted(number))):
+def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wanted: Option) -> Options | None:
+    """Find the upstream number or operand whose replacement makes the divergence right and all tests pass."""
+    corrects = partial(_corrects, experiment, divergence, wanted)
+    for number in filter(corrects, list_numbers(trace, divergence)):
+        if not any(map(corrects, list_shifted(number))):
             return number
-    missing = (each for each in list_missing(trace, root) if next(iter(each.values())).names != wanted.names)
-    if not (change := next(filter(mends, missing), None)):
+    skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
+    if not (change := next(filter(corrects, skipped), None)):
         return None
-    if further := _follow_siblings(trace, change, mends):
+    if further := _follow_siblings(trace, change, corrects):
         return further
-    known = (each for each in list_missing_upstream(trace, root) if is_known(experiment, each))
-    return min([change, *known], key=partial(count_missing, trace))
+    known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
+    return min([change, *known], key=partial(count_skipped, trace))
 
 
 def find_cause_in_most(
-    experiment: Experiment, trace: Trace, root: Expression, wanted: Option
+    experiment: Experiment, trace: Trace, divergence: Expression, wanted: Option
 ) -> tuple[Options, list[Test]] | None:
-    """Find a right value where a later step makes the root right in most tests, and these tests."""
+    """Find an upstream value where a later checkpoint makes the divergence right in most tests; return these, too."""
     first = experiment.only(experiment.failing[:1])
-    for change in filter(partial(_mends, first, root, wanted), list_missing_upstream(trace, root)):
+    for change in filter(partial(_corrects, first, divergence, wanted), list_skipped_upstream(trace, divergence)):
         passing = [test for test in experiment.failing if is_known(experiment.only([test]), change)]
         if len(passing) >= MOST * len(experiment.failing):
             return change, passing
@@ -70,33 +70,33 @@ def find_cause_in_most(
 
 
 def find_common_cause(
-    experiment: Experiment, roots: Sequence[tuple[Trace, Expression]], missing: bool
+    experiment: Experiment, divergences: Sequence[tuple[Trace, Expression]], skipped: bool
 ) -> tuple[Trace, Options] | None:
-    """Find a right value that is used in several places, where its sibling, or a later step, makes all tests pass.
+    """Find a value used in several places where a sibling, or a later checkpoint, makes all tests pass.
 
     Args:
         experiment: the tests.
-        roots: the first divergences, with runs in which they are.
-        missing: whether later steps are tried.
+        divergences: each with a trace in which it is one.
+        skipped: whether to try later checkpoints.
     """
-    for trace, root in roots:
+    for trace, divergence in divergences:
         swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
-        if change := _find_instead(experiment, trace, root) or next(swapped, None):
+        if change := _find_confused(experiment, trace, divergence) or next(swapped, None):
             return trace, change
-    for trace, root in roots[:ROOTS] if missing else ():
-        for change in list_missing_upstream(trace, root):
+    for trace, divergence in divergences[:SEARCHED] if skipped else ():
+        for change in list_skipped_upstream(trace, divergence):
             if is_known(experiment, change):
                 return trace, change
     return None
 
 
 def is_by_chance(experiment: Experiment, trace: Trace, change: Options) -> bool:
-    """Tell whether a number is put in the first place of a change, and another one makes all tests pass as well."""
+    """Tell whether a change puts in a number, and the next number makes all tests pass as well."""
     return trace.is_number(next(iter(change))) and any(map(experiment.all_pass, list_shifted(change)))
 
 
 def is_known(experiment: Experiment, change: Options) -> bool:
-    """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
+    """Tell whether all tests pass with a change, whose expressions equal other checkpoints without it."""
     if experiment.runner.is_spent:
         return False
     for test in experiment.failing:
@@ -107,33 +107,33 @@ def is_known(experiment: Experiment, change: Options) -> bool:
 
 
 def _pass_with_copies(experiment: Experiment, change: Options) -> bool:
-    """Tell whether copies do as well in the places of a change: then the tensors are wrongly shared, not wrong."""
+    """Tell whether the tests pass with mere copies of the values: then these are wrongly shared, and not wrong."""
     failing = [test for test in experiment.failing if not experiment.run(test).passed][:1]
     return any(experiment.run(test, dict.fromkeys(change, copy)).passed for test in failing)
 
 
-def _mends(experiment: Experiment, root: Expression, wanted: Option, change: Options) -> bool:
-    """Tell whether a change makes a root what it should be, and all tests pass."""
+def _corrects(experiment: Experiment, divergence: Expression, wanted: Option, change: Options) -> bool:
+    """Tell whether a change makes a divergence equal its checkpoint, and all tests pass."""
     first = experiment.failing[0]
     if (
         experiment.runner.is_spent
         or not experiment.passes(first, change)
-        or not _is_step(experiment.run(first, change), root, wanted.names[0])
+        or not _equals_checkpoint(experiment.run(first, change), divergence, wanted.names[0])
     ):
         return False
     return is_known(experiment, change)
 
 
-def _is_step(trace: Trace, place: Expression, name: str) -> bool:
-    """Tell whether an expression is a step, or another one that is the same: of block 1, or of all, if there is one."""
+def _equals_checkpoint(trace: Trace, place: Expression, name: str) -> bool:
+    """Tell whether an expression equals a checkpoint, if only because an earlier checkpoint has the same numbers."""
     match = trace.match(place)
     if not match or name not in trace.steps:
         return False
     return match.names[0] == name or find_layout(as_value(trace.value(place)[0]), trace.steps[name].value) is not None
 
 
-def _follow_siblings(trace: Trace, change: Options, mends: Callable[[Options], bool]) -> Options | None:
-    """Find where the keys came in the place of the values: `v = x @ wk.T`."""
+def _follow_siblings(trace: Trace, change: Options, corrects: Callable[[Options], bool]) -> Options | None:
+    """Follow a confused value upstream to where the confusion begins: `v = x @ wk.T`."""
     further = None
     while True:
         operands = [each for each in trace.list_operands(trace.find_origin(next(iter(change)))) if each not in change]
@@ -143,24 +143,24 @@ def _follow_siblings(trace: Trace, change: Options, mends: Callable[[Options], b
             for sibling in list_siblings(trace, each)
             for place in dict.fromkeys((trace.find_sole_origin(each), each))
         )
-        if not (found := next(filter(mends, changes), None)):
+        if not (found := next(filter(corrects, changes), None)):
             return further
         change = further = found
 
 
-def _find_instead(experiment: Experiment, trace: Trace, root: Expression) -> Options | None:
-    """Find a right value that a root is made of, where its sibling makes all tests pass: the first that is one."""
+def _find_confused(experiment: Experiment, trace: Trace, divergence: Expression) -> Options | None:
+    """Find the most upstream value whose sibling makes all tests pass."""
     is_cause, change = partial(is_known, experiment), None
-    while further := next(filter(is_cause, list_instead(trace, next(iter(change)) if change else root)), None):
+    while further := next(filter(is_cause, list_confused(trace, next(iter(change)) if change else divergence)), None):
         change = _follow_call(experiment, trace, further) or further
     return change
 
 
 def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
-    """Find what is given for a parameter in that one of several calls in which it is not what it should be."""
+    """Find the argument of the one call, of several, that passes a wrong value for a parameter."""
     ((place, option),) = change.items()
     time = find_other(trace, place, option)
-    given = trace.find_given(place, time)
+    given = trace.find_argument(place, time)
     if not given or len(option.names) == 1:
         return None
     change = {given: Option((option.names[time],), option.axes)}
@@ -168,7 +168,7 @@ def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Optio
 
 
 def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | None:
-    """Find the one of several calls of a function that gives back the n-th value of an expression in it."""
+    """Find the call, of several, that returns the value an expression in the called function has the n-th time."""
     value, times = trace.objects[place][time], Counter[Expression]()
     for each in trace.order:
         came = trace.objects[each][times[each]] if times[each] < len(trace.objects[each]) else None

@@ -1,7 +1,7 @@
-"""The steps of a right program: its values, each under a name, as a reference computes them in one call.
+"""Checkpoints: the named values that a reference computes in one call.
 
-A step is what the values of a student's program are held against, and what is put in the place of a wrong one. Steps
-whose names differ in the turn of a loop alone are a series.
+The values of a student's program are compared with them, and replaced by them. Checkpoints whose names differ only in
+the turn of a loop form a series.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +18,17 @@ from whichline.locate.values import Value
 
 @dataclass
 class Arguments:
-    """The arguments that steps with a graph are computed from, and those of the call that is being made.
+    """The arguments from which checkpoints were computed, and those of the current call, which get the gradients.
 
-    The steps of one call serve all calls like it: it is to these arguments that their gradients go.
+    Equal calls share their checkpoints, so these may be different tensors.
     """
 
-    leaves: Sequence[Tensor] = ()
-    given: Sequence[Tensor] = ()
-    _reached: dict[int, list[int]] = field(default_factory=dict)  # by the id of a value, which the steps hold
+    leaves: Sequence[Tensor] = ()  # from which the checkpoints were computed
+    given: Sequence[Tensor] = ()  # of the current call
+    _reached: dict[int, list[int]] = field(default_factory=dict)  # by the id of a value: indices of leaves
 
     def graft(self, value: Any) -> Any:
-        """A value that was computed from the leaves, with a graph that leads to what is given."""
+        """Return a value that was computed from the leaves, with a graph that leads to the current arguments."""
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
         if id(value) not in self._reached:
@@ -47,7 +47,7 @@ class _Graft(torch.autograd.Function):
         return step[0].detach().clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]  (of one answer)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]  (of one output)
         with torch.enable_grad():
             loss = (ctx.step[0] * gradient).sum()
         return None, None, *torch.autograd.grad(loss, ctx.leaves, retain_graph=True, allow_unused=True)
@@ -55,17 +55,17 @@ class _Graft(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Step:
-    """One named value of the right program."""
+    """A checkpoint."""
 
     name: str  # as it stands in a sentence: "the scaled scores"
     value: Value  # in float64
-    tensor: Any  # the same as it was computed
-    ask: str  # what a tutor would ask of whoever has another value here
+    tensor: Any  # the value itself
+    ask: str  # a tutor's question to a student who has another value
     section: str  # of the handout, "1 Standardize"
-    order: int  # which step it is
-    series: str  # the name without the turns of loops; "" of what no loop computes
+    order: int  # its number in the call
+    series: str  # the name without the turns of loops; "" outside loops
     arguments: Arguments
-    turns: tuple[int, ...] = ()  # how often each loop had turned, from the innermost on
+    turns: tuple[int, ...] = ()  # of each loop around it, the innermost first
 
     def graft(self) -> Any:
         """Return the value as a replacement, with a graph that leads to the arguments of the current call."""
@@ -74,26 +74,26 @@ class Step:
 
 @dataclass
 class Checkpoints:
-    """The right program in one call."""
+    """The checkpoints and the output of a reference in one call, computed when they are needed."""
 
-    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None  # computes the answer, and adds the steps
+    run: Callable[[dict[str, Step] | None], Any] = lambda taken: None  # returns the output, and adds the checkpoints
     arguments: Arguments = field(default_factory=Arguments)
     is_partial = False  # whether right code may compute much that is no step
 
     @cached_property
     def taken(self) -> dict[str, Step]:
-        """The steps by their names, computed when somebody first asks for one."""
+        """The checkpoints by name."""
         taken: dict[str, Step] = {}
         vars(self)["answer"] = self.run(taken)
         return taken
 
     @cached_property
     def answer(self) -> Any:
-        """What the reference returns; without the steps this takes a fraction of the time."""
+        """The reference's output; without checkpoints this takes a fraction of the time."""
         return self.run(None)
 
     def has_run(self, adapter: str) -> bool:
-        """Tell whether the steps of another adapter are among these, as far as they have any in common."""
+        """Tell whether the reference may have run that of another adapter."""
         return True
 
     def give_answer(self, dtype: torch.dtype) -> Any:
@@ -104,7 +104,7 @@ class Checkpoints:
 
 
 def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
-    """The steps of a series, in their order."""
+    """List the checkpoints of a series in order."""
     return [name for name, step in steps.items() if series and step.series == series]
 
 

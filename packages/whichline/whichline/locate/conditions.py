@@ -1,6 +1,6 @@
-"""The simplest thing that some calls of an adapter have and the others do not, from their arguments alone.
+"""Finding the simplest condition, about arguments alone, that some calls of an adapter meet and the others do not.
 
-A fact is true of a call or is not there; its opposite is a fact of its own.
+A call has the facts that are true of it; the opposite of a fact is another fact.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import dtype_name, is_float, listed
+from whichline.engine.compare import is_float, listed, name_dtype
 
 MOST_AXES = 6
-SIMPLE = 6  # the rank below which two facts together, or one that few others have, say something
-CHANCE = 7  # the rank from which a fact may hold by chance,
+SIMPLE = 6  # only facts below this rank are combined, or may be true of a few other calls
+CHANCE = 7  # facts from this rank on may hold by chance,
 ENOUGH = 4  # unless there are so many calls on both sides
-FEW = 0.25  # of the calls that are meant, so many others may have the same
+FEW = 0.25  # a fact may be true of so many other calls, as a share of the calls in question
 
-# What a tutor asks where a fact decides.
+# A tutor's question about the argument of a fact.
 NONE = "What should the function do when `{0}` is None, and which line of yours sees to that?"
 NOT_PASSED = "What value does `{0}` have when nobody passes one?"
 AXES = "How many axes does this line take for granted? Should it matter how many come before the last ones?"
@@ -36,28 +36,28 @@ class Fact:
 
     rank: int  # the simplest has 0
     words: str  # after "a call where": "`mask` is None"; or after "a call": "of `run_linear`"
-    names: tuple[str, ...] = ()  # the arguments that it is about
-    ask: str = ""  # what a tutor asks of whoever raises there
+    names: tuple[str, ...] = ()  # of the arguments that it is about
+    ask: str = ""  # a tutor's question
 
 
 FOLLOWED = Fact(2, "gradients are asked for", ask=GRADIENTS)
 
-Call = tuple[Fact, ...]  # all that is true of it
+Call = tuple[Fact, ...]  # all facts that are true of it
 
 
 @dataclass(frozen=True)
 class Condition:
     """A condition that only the calls in question meet, in words that end a sentence."""
 
-    facts: tuple[Fact, ...]  # those that it is made of
+    facts: tuple[Fact, ...]
     words: str  # "every call where `mask` is None", or "12 of the 13 calls where `Q` has more than 3 axes"
 
 
 def find_condition(these: Sequence[Call], others: Sequence[Call], mentioned: Collection[str] = ()) -> Condition | None:
     """Find the simplest condition that all of `these` calls meet and none, or few, of the others.
 
-    It is one fact, else two, else one that few others have. Sizes that happen to agree in a few calls say nothing. Of
-    facts that are as simple, it is one about arguments that are `mentioned` where these calls raise.
+    It is one fact, or else two, or else one that is true of few others. Sizes that agree in a few calls say nothing. Of
+    equally simple facts, one about the arguments that are `mentioned` in the raising line comes first.
     """
     here, there = [frozenset(each) for each in these], [frozenset(each) for each in others]
     facts = sorted(
@@ -93,15 +93,15 @@ def _join(facts: Sequence[Fact]) -> str:
 
 
 def list_facts(adapter: str, names: Sequence[str], arguments: Mapping[str, Any]) -> Call:
-    """List the facts of a call, the names of all arguments that the adapter takes being known."""
+    """List the facts that are true of a call; `names` are all parameters of the adapter."""
     tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
     facts = [Fact(-1, f"of `{adapter}`")]
     for name in dict.fromkeys([*names, *arguments]):
-        facts += _facts_of_argument(name, name in arguments, arguments.get(name))
+        facts += _list_facts_of_argument(name, name in arguments, arguments.get(name))
     floats = {x.dtype for x in tensors.values() if is_float(x)}
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         is_not = "" if floats == {dtype} else "not "
-        facts.append(Fact(2, f"the inputs are {is_not}{dtype_name(dtype)}", ask=DTYPE))
+        facts.append(Fact(2, f"the inputs are {is_not}{name_dtype(dtype)}", ask=DTYPE))
     if floats & {torch.float16, torch.bfloat16}:
         facts.append(Fact(2, "the inputs are in half precision", ask=DTYPE))
     if any(x.requires_grad for x in tensors.values()):
@@ -109,13 +109,13 @@ def list_facts(adapter: str, names: Sequence[str], arguments: Mapping[str, Any])
     return (*facts, *_compare_axes(tensors), *_compare_sizes(tensors, arguments))
 
 
-def _facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
+def _list_facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
     if not is_passed:
         yield Fact(1, f"`{name}` is left out", (name,), NOT_PASSED.format(name))
     is_, ask = ("None", NONE) if x is None else ("given", VALUE)
     yield Fact(0, f"`{name}` is {is_}", (name,), ask.format(name))
     if isinstance(x, Tensor):
-        yield from _facts_of_tensor(name, x)
+        yield from _list_facts_of_tensor(name, x)
     elif isinstance(x, bool | str):
         yield Fact(3, f"`{name}` is {x!r}", (name,), VALUE.format(name))
     elif isinstance(x, int | float):
@@ -125,13 +125,13 @@ def _facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact]:
                 yield Fact(3, f"`{name}` is {words}", (name,), VALUE.format(name))
 
 
-def _facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
-    yield Fact(1, f"`{name}` has {_axes(x.ndim)}", (name,), AXES)
+def _list_facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
+    yield Fact(1, f"`{name}` has {_count_axes(x.ndim)}", (name,), AXES)
     for n in range(MOST_AXES):
         if n != x.ndim:
             side = "more" if n < x.ndim else "fewer"
-            yield Fact(2, f"`{name}` has {side} than {_axes(n)}", (name,), AXES)
-            yield Fact(3, f"`{name}` does not have {_axes(n)}", (name,), AXES)
+            yield Fact(2, f"`{name}` has {side} than {_count_axes(n)}", (name,), AXES)
+            yield Fact(3, f"`{name}` does not have {_count_axes(n)}", (name,), AXES)
     for axis in range(-x.ndim, 0):
         if x.shape[axis] == 1:
             yield Fact(5, f"`{name}.shape[{axis}]` is 1", (name,), ONE)
@@ -186,5 +186,5 @@ def _compare_sizes(tensors: Mapping[str, Tensor], arguments: Mapping[str, Any]) 
             yield Fact(7, f"the largest of `{name}` is {is_} {bound}", (name, its_name), VALUE.format(name))
 
 
-def _axes(n: int) -> str:
+def _count_axes(n: int) -> str:
     return f"{n} {'axis' if n == 1 else 'axes'}"

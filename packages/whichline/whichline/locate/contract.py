@@ -1,4 +1,4 @@
-"""The contract of every function, whatever it computes: dtype, digits, gradients, arguments that are left alone."""
+"""Breaches of the contract of every function: dtype, digits, gradients, and unchanged arguments."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ def find_breaches(
     """Find where the code breaks the contract.
 
     Args:
-        runner: with its probes on.
+        runner: runs the tests.
         failing: tests of one problem.
-        patch: right values that stay in some places, since those were found before.
-        of: how many tests of the problem fail, if there are others.
+        patch: the replacements found before, which stay.
+        of: how many tests of the problem fail, if these are not all.
     """
     experiment = Experiment(runner, failing, patch or {}, of or len(failing))
     by_check: dict[Check, list[Test]] = {}
@@ -35,10 +35,10 @@ def find_breaches(
         trace = None if runner.is_spent or test.memory else experiment.run(test)
         if trace and isinstance(trace.error, WrongAnswer) and trace.steps and trace.places:
             by_check.setdefault(trace.error.check, []).append(test)
-    return [finding for check, tests in by_check.items() for finding in _tell(experiment.only(tests), check)]
+    return [finding for check, tests in by_check.items() for finding in _find_breach(experiment.only(tests), check)]
 
 
-def _tell(experiment: Experiment, check: Check) -> Iterator[Finding]:
+def _find_breach(experiment: Experiment, check: Check) -> Iterator[Finding]:
     if check in (Check.ANSWER, Check.OUTPUT):
         yield from find_dtypes(experiment)
     elif check is Check.GRADIENT:

@@ -1,4 +1,4 @@
-"""Crashes: the line of the student's that raises, and what the calls that end there have and the others do not."""
+"""Crashes: the student's line that raises, and the condition that only the calls that end there meet."""
 
 import inspect
 import linecache
@@ -27,14 +27,14 @@ from whichline.locate.repair import describe_repair, list_lines
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
 
-CALLERS = 1  # of the line that raises, which are shown; the adapter is not
-NAMED = 3  # so many tests are not named
-FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in what torch says of the line whose gradient raised
+CALLERS = 1  # of the line that raises are shown, without the adapter
+NAMED = 3  # so many tests, or more, are not named
+FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in torch's warning about the line whose gradient raised
 
 
 @dataclass
-class _Noted:
-    """The student's adapters: the calls are noted, the last one, and whether it has returned."""
+class _RecordedCalls:
+    """The student's adapters; it records their calls, and whether the last one returned."""
 
     adapters: Any
     calls: list[Call] = field(default_factory=list)
@@ -57,11 +57,11 @@ class _Noted:
 class _Crash:
     """Tests that raise in the same line."""
 
-    report: ExceptionReport  # on the error of the first of them
-    frames: list[FrameSummary]  # the student's lines that it went through, the innermost last
-    has_returned: bool  # whether the adapter did, and raised when a gradient was asked for
-    tests: list[Test] = field(default_factory=list)  # all of them
-    calls: list[Call] = field(default_factory=list)  # the last that each of them made
+    report: ExceptionReport  # on the first test's error
+    frames: list[FrameSummary]  # the student's lines in its traceback, the innermost last
+    has_returned: bool  # whether the adapter returned, and the backward pass raised
+    tests: list[Test] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)  # the last call of each test
 
     @property
     def place(self) -> object:
@@ -69,12 +69,12 @@ class _Crash:
 
     @property
     def key(self) -> object:
-        """The place, and the message without its sizes."""
+        """The place, and the message without numbers."""
         return self.place, re.sub(r"[^A-Za-z]+", " ", self.report.first)
 
     @property
     def is_nothing(self) -> bool:
-        """Tell whether the answer is None: no line raised."""
+        """Tell whether no line raised, and the output is None."""
         return isinstance(self.report.error, WrongAnswer)
 
 
@@ -85,19 +85,19 @@ def describe_crashes(
     passing: Sequence[Test],
     runner: Runner | None = None,
 ) -> list[Finding]:
-    """Tell in which lines the failing tests of one problem end, and what the calls that end there have in common.
+    """Report the lines at which failing tests of one problem end, and which calls end there.
 
     Args:
         suite: the tests, and the student's functions, here or in another process.
-        tests: those that fail and that nothing has explained; what ends with an answer, or is stopped, is left alone.
-        failing: all tests of the problem that fail.
-        passing: those that pass.
-        runner: follows values to what made them, where the code can be followed.
+        tests: failing tests without an explanation; those that end with an output, or were stopped, are left out.
+        failing: all failing tests of the problem.
+        passing: its passing tests.
+        runner: finds the origins of values, if the code can be observed.
     """
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []
     for test in tests:
-        error, noted = note_calls(suite, test)
+        error, noted = record_calls(suite, test)
         if crash := _find_crash(error, noted, suite):
             crash = crashes.setdefault(crash.key, crash)
             crash.tests.append(test)
@@ -106,22 +106,22 @@ def describe_crashes(
     if not crashes:
         return []
     for test in (*passing, *(each for each in failing if each not in tests)):
-        _, noted = note_calls(suite, test)
+        _, noted = record_calls(suite, test)
         answered += noted.calls if noted.has_returned else noted.calls[:-1]
     crashed = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
     found: list[Finding] = []
     for crash in crashed:
         explained = {name for each in found for name in each.tests}
         if any(test.name not in explained for test in crash.tests):
-            others = _calls_of(crashed, but=crash)
-            found.append(_tell(crash, suite, answered, others, failing, passing, runner))
+            others = _list_calls(crashed, but=crash)
+            found.append(_report(crash, suite, answered, others, failing, passing, runner))
     return found
 
 
-def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
-    """Run a test that limits no memory: what ended it, and the calls that it made."""
+def record_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _RecordedCalls]:
+    """Run a test, unless it limits memory; return the error that ended it, and its calls."""
     students = suite.calls.adapters
-    noted = suite.calls.adapters = _Noted(students)
+    noted = suite.calls.adapters = _RecordedCalls(students)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
@@ -130,8 +130,8 @@ def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
         suite.calls.adapters = students
 
 
-def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Crash | None:
-    """The crash, if the student's code raised, and is written; or the answer that is None."""
+def _find_crash(error: BaseException | None, noted: _RecordedCalls, suite: Suite) -> _Crash | None:
+    """Return the crash if the student's code raised, or returned None; not if it is still to be written."""
     if (
         not isinstance(error, Exception | SystemExit)
         or not noted.calls
@@ -146,9 +146,9 @@ def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Cr
     frames = list(report.frames)
     if isinstance(error, SyntaxError) and error.filename:
         start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
-        frames.append(_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
+        frames.append(_make_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
     if noted.has_returned and not (is_nothing or frames or suite.remote or _is_of_gradient(error)):
-        return None  # the test itself, with an answer that is none
+        return None  # the test itself raised, on a bad output
     return _Crash(report, frames, noted.has_returned and not is_nothing)
 
 
@@ -160,24 +160,24 @@ def _is_of_gradient(error: BaseException) -> bool:
 
 
 def _join(crashes: Sequence[_Crash], answered: Sequence[Call]) -> Iterator[_Crash]:
-    """Join those that raise several errors in one line, where that is known to happen under one condition."""
+    """Join the crashes of one line with several messages, if one condition describes all of their calls."""
     places: dict[object, list[_Crash]] = {}
     for crash in crashes:
         places.setdefault(crash.place if crash.frames else id(crash), []).append(crash)
     for here in places.values():
         rest = [*answered, *(call for each in crashes if each not in here for call in each.calls)]
-        together = _calls_of(here)
+        together = _list_calls(here)
         if not rest or find_condition(together, rest):
             yield replace(here[0], tests=[test for each in here for test in each.tests], calls=together)
         else:
             yield from here
 
 
-def _calls_of(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call]:
+def _list_calls(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call]:
     return [call for each in crashes if each is not but for call in each.calls]
 
 
-def _tell(
+def _report(
     crash: _Crash,
     suite: Suite,
     answered: Sequence[Call],
@@ -186,14 +186,14 @@ def _tell(
     passing: Sequence[Test],
     runner: Runner | None,
 ) -> Finding:
-    """Put a crash into a finding; `others` are the calls that raise elsewhere."""
+    """Report a crash as a finding; `others` are the calls that raise elsewhere."""
     report = crash.report
-    if crash.has_returned:  # it is known of other answers where their gradients were asked for
+    if crash.has_returned:  # compare only with calls whose backward pass ran
         answered = [call for call in answered if call not in crash.calls and FOLLOWED in call]
         crash = _place_gradient(crash, suite)
     elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
-        # The function that lacks a `return`, or the adapter that does not take what the test passes.
-        frame = _frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
+        # The function that lacks a `return`, or the adapter whose parameters do not fit.
+        frame = _make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
         crash = replace(crash, frames=[*crash.frames, frame])
     frames, said, operands = crash.frames, report.sentences, report.operands
     last = frames[-1] if frames else FrameSummary("", 0, "", line="")
@@ -202,7 +202,7 @@ def _tell(
     if imported:
         condition, where = None, f"{imported[-1]} cannot be imported: no test that needs it can run."
     else:
-        condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
+        condition, where = _describe(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
     facts = condition.facts if condition else ()
     ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
@@ -212,7 +212,7 @@ def _tell(
     origins = _describe_origins(runner, crash) if runner and not (cause and cause.step) else []
     if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
-        raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
+        raised = () if is_there else (_describe_frame(last), f"    {(last.line or '').strip()}")
         said = said[:1] if cause.step else said
         return replace(cause, id=id, said=(*said, *cause.said, *origins, where), code=(*raised, *cause.code))
     return Finding(
@@ -221,7 +221,7 @@ def _tell(
         tuple(filter(None, (*said, *origins, where))),
         last.filename,
         last.lineno or 0,
-        MODULE if imported else _head(last).rpartition(" ")[2],
+        MODULE if imported else _describe_frame(last).rpartition(" ")[2],
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), len(failing), 'stops', 'stop').capitalize()} at this error.",
@@ -231,7 +231,7 @@ def _tell(
 
 
 def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
-    """Say since when values are what they are in the line that raised, where the error itself does not say enough."""
+    """Say where the shapes or dtypes in the raising line come from, if the error alone does not explain it."""
     if crash.report.is_explained:
         return []
     changes = describe_changes(runner, crash.tests[0], crash.report.text) if crash.has_returned else []
@@ -239,12 +239,12 @@ def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
 
 
 def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
-    """Find the wrong value for which tests raise, or else a change in another line with which they pass."""
+    """Find the wrong value that makes tests raise, or else a repair in another line."""
     is_explained = crash.report.is_explained
     if not is_explained and (cause := find_cause(runner, crash.tests, len(failing))):
         return cause
     last = crash.frames[-1]
-    says_it = (last.line or "").lstrip().startswith(("raise", "assert"))  # the code says itself that this is wrong
+    says_it = (last.line or "").lstrip().startswith(("raise", "assert"))  # the code itself refuses the value
     if says_it or crash.report.kind in ("NameError", "ImportError", "ModuleNotFoundError"):
         return None
     repair = describe_repair(runner, crash.tests, failing, passing, list_lines(crash.report.error))
@@ -252,15 +252,15 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
 
 
 def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:
-    """Make the id of a finding: which error is raised, and in which calls."""
+    """Make the id of a finding from the error, and the calls in which it is raised."""
     words = " ".join((problem, "raises", re.split(r"\W", said)[0].lower(), *(fact.words for fact in facts)))
     return re.sub(r"\W+", "-", words).strip("-")
 
 
-def _say_where(
+def _describe(
     crash: _Crash, answered: Sequence[Call], others: Sequence[Call], mentioned: Sequence[str]
 ) -> tuple[Condition | None, str]:
-    """The condition under which it raises, and the same in a sentence."""
+    """Find the condition under which a line raises, and say it in a sentence."""
     raises = "The call returns; its backward pass raises" if crash.has_returned else "This raises"
     raises = "The answer is None" if crash.is_nothing else raises
     rest = [*answered, *others]
@@ -278,7 +278,7 @@ def _say_where(
 
 
 def _show(frames: Sequence[FrameSummary], root: Path) -> tuple[tuple[str, ...], tuple[int, int]]:
-    """The line that raised with a mark, below those that called it; and the columns of the mark."""
+    """Show the raising line with a mark, below its callers; also return the columns of the mark."""
     last = frames[-1]
     line = linecache.getline(str(root / last.filename), last.lineno or 0).rstrip("\n") if last.colno is not None else ""
     if line:
@@ -290,30 +290,32 @@ def _show(frames: Sequence[FrameSummary], root: Path) -> tuple[tuple[str, ...], 
         line = last.line or ""
         start, end = 0, len(line)
     calling = [each for each in frames[1:-1] if (each.filename, each.lineno) != (last.filename, last.lineno)]
-    callers = [text for each in calling[-CALLERS:] for text in (_head(each), f"    {each.line}")]
-    return (*callers, _head(last), *(mark(line, start, end) if line else ())), (start, end)
+    callers = [text for each in calling[-CALLERS:] for text in (_describe_frame(each), f"    {each.line}")]
+    return (*callers, _describe_frame(last), *(mark(line, start, end) if line else ())), (start, end)
 
 
 def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
-    """The same, at the line whose gradient raised, which torch tells when it is asked to look for anomalies."""
+    """Move a crash to the line whose gradient raised; torch names it when it detects anomalies."""
     if crash.frames or suite.remote:
         return crash
     with warnings.catch_warnings(record=True) as caught, torch.autograd.set_detect_anomaly(True, check_nan=False):
         warnings.simplefilter("always")
-        note_calls(suite, crash.tests[0])
+        record_calls(suite, crash.tests[0])
     places = [place for each in caught for place in FORWARD.findall(str(each.message))]
     frames = [
-        _frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
+        _make_frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
     ]
     return replace(crash, frames=frames)
 
 
-def _frame(file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None) -> FrameSummary:
+def _make_frame(
+    file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None
+) -> FrameSummary:
     name = name_file(file, root)
     code = linecache.getline(file, line)
     start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))
     return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
 
 
-def _head(frame: FrameSummary) -> str:
+def _describe_frame(frame: FrameSummary) -> str:
     return f"{frame.filename}:{frame.lineno}, in {frame.name.partition('.<locals>.<')[0]}"  # of a comprehension

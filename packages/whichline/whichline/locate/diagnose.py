@@ -1,4 +1,4 @@
-"""Finding what is wrong in a problem: each detector in turn looks at the tests that no finding explains yet."""
+"""Finding the mistakes in a problem: each detector in turn gets the tests that no finding explains yet."""
 
 import math
 import time
@@ -28,15 +28,14 @@ ASKED = 3  # failing tests whose calls are judged
 
 @dataclass
 class Diagnosis:
-    """What is known of the failing tests of a problem."""
+    """The search for the mistakes in a problem, as far as it has come."""
 
     runner: Runner
     failing: Sequence[Test]
     passing: Sequence[Test]  # the other tests of the problem
     found: list[Finding] = field(default_factory=list)
-    patch: Patch = field(default_factory=dict)  # right values in the places of wrong ones
-    # whether the search must end: the code keeps state between calls, or an error of ours came
-    is_over: bool = False
+    patch: Patch = field(default_factory=dict)  # the replacements of wrong values
+    is_over: bool = False  # whether the search must end: the code keeps state, or we made an error
 
     def __post_init__(self) -> None:
         suite = self.runner.suite
@@ -44,12 +43,12 @@ class Diagnosis:
 
     def leave_out(self, tests: Sequence[Test]) -> list[Test]:
         """List the tests that no finding explains yet."""
-        told = {name for each in self.found for name in each.tests}
-        return [test for test in tests if test.name not in told]
+        explained = {name for each in self.found for name in each.tests}
+        return [test for test in tests if test.name not in explained]
 
 
 def find_state(case: Diagnosis) -> list[Finding]:
-    """What is random, or kept from one call to the next; other code that is not the same twice is not followed."""
+    """Find randomness, and state that is kept between calls; end the search if the code cannot be repeated."""
     if not case.runner.observed.places:
         case.is_over = True
         return []
@@ -59,12 +58,12 @@ def find_state(case: Diagnosis) -> list[Finding]:
 
 
 def _is_copy_alike(runner: Runner, test: Test) -> bool:
-    """Tell whether the copy gives what the student's code gave.
+    """Tell whether the copy returns what the student's code returned.
 
-    It may give something else after a file was saved, and where the code keeps something from one call to the next.
+    It may not if a file was saved since, or where the code keeps something from one call to the next.
 
     Raises:
-        CannotFollowError: it gives something else though it reads the same.
+        CannotFollowError: it returns something else although the files are the same.
     """
     plain, trace = runner.run_plainly(test), runner.look(test)
     if is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
@@ -80,7 +79,7 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     found, case.patch, is_plain = find_numbers(case.runner, case.numbers, case.failing)
     if found and not is_plain:
         simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, case.patch)
-        if simpler and not case.patch:  # of an argument that nothing reads
+        if simpler and not case.patch:  # the finding is about an unread argument
             simpler = replace(simpler, said=found[0].said)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
             found, case.patch = [simpler], {}
@@ -122,16 +121,16 @@ def diagnose(
     errors: list[str] | None = None,
     seconds: float = math.inf,
 ) -> list[Finding]:
-    """Find what is wrong in a problem, first what raises.
+    """Find the mistakes in a problem; crashes come first.
 
     Args:
-        suite: the tests, and the student's functions, in this process.
+        suite: the tests, and the student's code in this process.
         problem: its id.
-        failing: tests of it.
-        passing: the others of it.
-        observed: the copy of their functions, if there is one.
-        errors: gets those of the search itself, for staff, in words; without it they are raised.
-        seconds: of processor time that the search may take, apart from its budget.
+        failing: its failing tests.
+        passing: its other tests.
+        observed: the copy of the student's code, if there is one.
+        errors: gets the errors of the search itself, for staff; without it they are raised.
+        seconds: of processor time for the search, beside its budget.
     """
     runner = make_runner(suite, problem, observed or observe(suite), seconds)
     case = Diagnosis(runner, failing, passing)
@@ -150,7 +149,7 @@ def diagnose(
 
 
 def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float = math.inf) -> Runner:
-    """What runs tests of a problem, with the references of all that it needs."""
+    """Make a runner with the references of a problem and of all problems that it needs."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
     references = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
     return Runner(suite, references, observed, until=time.process_time() + seconds)
@@ -173,5 +172,5 @@ def _note_error(case: Diagnosis, problem: str, errors: list[str] | None) -> Iter
 
 
 def observe(suite: Suite) -> Observed:
-    """A copy of the student's code, for one search."""
+    """Return a copy of the student's code with probes, for one search."""
     return Observed(suite.calls.adapters, suite.has_written, suite.cell)

@@ -15,9 +15,9 @@ from whichline.locate.resemblance import are_in_zeros, describe, describe_axes, 
 from whichline.locate.trace import Trace
 from whichline.locate.values import Value, as_value, find_layout, is_near, is_uniform
 
-COUNT = 1_000_000  # below which a whole number is written out
+COUNT = 1_000_000  # smaller whole numbers are written out
 OTHER_PLACES = "the same numbers in other places"
-FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
+FEW = 3  # two tensors may share so few different numbers, such as 0 and 1, by chance
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Difference:
 
     words: str  # a sentence: "Expected the scaled scores; found 0.25 times that."
     is_simple: bool  # whether the words say all of it
-    is_extra: bool = False  # whether it is about what goes in, and not about how the numbers differ
-    is_needless: bool = False  # whether the expression should not be there at all
-    instead: str = ""  # the words if that is not so
+    is_extra: bool = False  # whether they are about operands, and not about numbers
+    is_needless: bool = False  # whether they say that the expression should not be there at all
+    instead: str = ""  # the words to use if it is needed after all
 
 
 def compare(trace: Trace, change: Options) -> Difference:
-    """Say how the first of the places of a change differs from what is put there, the first time that it does."""
+    """Describe how the first expression of a change differs from its replacement, in the first event that does."""
     (place, option), *others = change.items()
     match = trace.match(place)
     last = trace.value(place)[-1]
@@ -60,7 +60,7 @@ def compare(trace: Trace, change: Options) -> Difference:
 
 
 def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
-    """Say which step an expression is, and which one belongs there; "" if that is the same."""
+    """Say which checkpoint an expression equals, and which one belongs there; "" if they are the same."""
     (place, option), *others = change.items()
     swapped = trace.match(others[0][0]) if others else None
     if swapped and swapped.names[0] == option.names[0]:
@@ -71,7 +71,7 @@ def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
 
 
 def _find_different(trace: Trace, place: Expression, option: Option) -> int:
-    """The first time that an expression is nothing that is known; of one after the other, not the right one."""
+    """Find the first event whose value differs from its replacement in a series, or else equals no checkpoint."""
     values = trace.value(place)
     for time, value in enumerate(values if option.is_sliced or option.is_series else ()):
         right = choose_value(option.as_is, trace.steps, time, value)
@@ -84,7 +84,7 @@ def _find_different(trace: Trace, place: Expression, option: Option) -> int:
 
 
 def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bool:
-    """Tell whether what should come out of an expression is what goes in."""
+    """Tell whether the right value of an expression is one of its operands."""
     for operand in trace.list_operands(place):
         values = trace.value(operand)
         value = values[min(time, len(values) - 1)]
@@ -94,7 +94,7 @@ def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bo
 
 
 def find_other(trace: Trace, place: Expression, option: Option) -> int:
-    """The first time that an expression is not the step that is put there."""
+    """Find the first event in which an expression equals another checkpoint than its replacement."""
     match = trace.match(place)
     pairs = zip(match.names if match else (), option.names, strict=False)
     return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
@@ -103,54 +103,54 @@ def find_other(trace: Trace, place: Expression, option: Option) -> int:
 def _describe_difference(
     value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
 ) -> Difference:
-    """Say what was expected, and what was found there.
+    """Say what was expected, and what was found.
 
     Args:
         value: of the student's expression.
-        right: the step, in the layout of the value if there is one.
-        name: of the step.
-        known: other things that the value may be, by name.
-        others: what it is where it is none of these.
+        right: the checkpoint, in the layout of the value if it fits.
+        name: of the checkpoint.
+        known: other values that this one may equal, by name.
+        others: yields further descriptions, if it equals none of these.
     """
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, {shapes}.", True)
-    is_constant = is_uniform(value)  # it is another checkpoint by chance
+    is_constant = is_uniform(value)  # if it equals a checkpoint, then by chance
     for other, thing in known.items():
         if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
     if not value.ndim and not right.ndim:
-        return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
+        return Difference(f"Expected {name}, {_format_number(right)}; found {_format_number(value)}.", True)
     if value.shape != right.shape:
         found = describe_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
     if is_constant and value.dtype != torch.bool and value.shape == right.shape:
-        return Difference(f"Expected {name}; found {_number(value.flatten()[0])} everywhere.", False)
+        return Difference(f"Expected {name}; found {_format_number(value.flatten()[0])} everywhere.", False)
     if right.dtype == torch.bool:
-        found, is_simple = _of_masks(value, right), True
+        found, is_simple = _describe_masks(value, right), True
     else:
-        found, is_simple = _of_numbers(value.double(), right.double(), known)
+        found, is_simple = _describe_numbers(value.double(), right.double(), known)
         found = next((words for words in others(value, right, known) if not is_simple and words), found)
     return Difference(f"Expected {name}; found {found}.", is_simple)
 
 
-def _of_masks(value: Tensor, right: Tensor) -> str:
+def _describe_masks(value: Tensor, right: Tensor) -> str:
     if torch.equal(value, ~right):
         return "True and False swapped"
     if words := describe_mask(value, right):
         return words
     more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
-    parts = [f"True in {_places(more)} where False belongs"] * bool(more)
-    parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
+    parts = [f"True in {_count_places(more)} where False belongs"] * bool(more)
+    parts += [f"False in {_count_places(fewer)} where True belongs"] * bool(fewer)
     return " and ".join(parts)
 
 
-def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
-    """Say what was found, and whether that is all."""
+def _describe_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
+    """Say what was found, and return whether that is the whole difference."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         is_all = is_near(value[~value.isnan()], right[~value.isnan()])
         where = ", in rows that should be 0" * are_in_zeros(value.isnan(), right)
-        return f"NaN in {wrong} of {_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
+        return f"NaN in {wrong} of {_count_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _describe_hidden(value, hidden, should)
@@ -164,24 +164,24 @@ def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tup
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _describe_index(wrong_places)):
         return one, True
-    return f"wrong numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
+    return f"wrong numbers in {int(wrong_places.sum())} of {_count_places(value.numel())}", False
 
 
 def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
-    """Say where a value is −inf and where it should be, if these are not the same places."""
+    """Say where a value is −inf, and where it should be."""
     if torch.equal(hidden, ~should) and hidden.any() and should.any():
         return "−inf where it does not belong, and not where it does"
     if torch.equal(hidden.sum(), should.sum()):
         return "−inf in other places"
     if hidden.any():
-        return f"−inf in {_places(int(hidden.sum()))} instead of {int(should.sum())}"
+        return f"−inf in {_count_places(int(hidden.sum()))} instead of {int(should.sum())}"
     low = value[should]
-    kept = _number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
+    kept = _format_number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
     return f"{kept} where −inf belongs"
 
 
 def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
-    """Say how finite numbers differ, if one word is enough: by a factor, by a summand, in their places."""
+    """Say how finite numbers differ, if it is a factor, a summand, a reciprocal, or their order."""
     large = y.abs() > 1e-6 * y.abs().max()
     if large.any():
         factors = x[large] / y[large]
@@ -189,10 +189,10 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
         if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
             is_negative = is_near(factor, -torch.ones_like(factor))
-            yield "its negative" if is_negative else f"{_number(factor)} times that value"
+            yield "its negative" if is_negative else f"{_format_number(factor)} times that value"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
+        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_format_number(summands.median().abs())}"
     if is_near(1 / x, y):
         yield "its reciprocal"
     if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
@@ -200,7 +200,7 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
 
 
 def _describe_index(wrong: Tensor) -> str:
-    """Say at which single index of an axis numbers are wrong; "" if there is no such axis."""
+    """Say at which index of an axis all wrong numbers are; "" if there is none."""
     for axis in range(wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]
         at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
@@ -209,11 +209,11 @@ def _describe_index(wrong: Tensor) -> str:
     return ""
 
 
-def _places(count: int) -> str:
+def _count_places(count: int) -> str:
     return "1 place" if count == 1 else f"{count} places"
 
 
-def _number(x: Tensor) -> str:
+def _format_number(x: Tensor) -> str:
     number = float(x) + 0.0
     is_count = number.is_integer() and abs(number) < COUNT
     return f"{int(number) if is_count else number:{'' if is_count else '.4g'}}".replace("-", "−")

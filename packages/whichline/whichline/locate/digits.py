@@ -1,4 +1,4 @@
-"""The dtype of an answer, and the digits that it loses: the expressions that do not have those of the input."""
+"""Outputs with another dtype than the inputs, or with too few digits: the expressions that cause it."""
 
 import ast
 import math
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from whichline.engine.case import LAST_DIGITS, dtype_of
-from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
+from whichline.engine.compare import WrongAnswer, is_float, listed, name_dtype
 from whichline.engine.finding import Finding
-from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
@@ -19,10 +19,10 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
 
 DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16: 2}
-WORSE = 8.0  # times as far off as what an expression is made of: then it loses digits
-SHOWN = 1e-3  # an answer that is further off is wrong, and not short of digits
-AGAIN = 3  # times that what is narrow is looked for, with what was so before in a wider dtype
-LOOKED = 3  # tests in which the expressions are looked for
+WORSE = 8.0  # an expression loses digits if its error is so many times that of its operands
+SHOWN = 1e-3  # an output that is further off is wrong, and not short of digits
+AGAIN = 3  # searches for narrow values, each with the ones found before widened
+LOOKED = 3  # tests in which the expressions are searched
 
 CAST_BACK = "What should the dtype of the answer be, and which expression could give it that?"
 DEFAULT = "Where does this get its dtype from: the input, a default, or a cast?"
@@ -31,11 +31,11 @@ CANCELS = "What is added here, or taken away, that the formula does not have?"
 
 
 def find_dtypes(experiment: Experiment) -> Iterator[Finding]:
-    """Tell where an answer gets another dtype than the inputs, and where digits are lost."""
+    """Find where an output gets another dtype than the inputs, and where digits are lost."""
     failing = experiment.failing
     traces = {test.name: experiment.run(test) for test in failing}
     other = [test for test in failing if _is_other(traces[test.name])]
-    if experiment.patch:  # what is put in has digits of its own
+    if experiment.patch:  # replacements have their own digits
         other = [test for test in other if _is_other(experiment.runner.look(test))]
         failing = [test for test in failing if test in other or not _is_other(traces[test.name])]
     is_wider = any(_is_wider(traces[test.name]) for test in other)
@@ -54,7 +54,7 @@ def find_dtypes(experiment: Experiment) -> Iterator[Finding]:
 
 
 def _is_other(trace: Trace) -> bool:
-    """Tell whether an answer that should have fractions has another dtype than the inputs."""
+    """Tell whether an output of floating-point numbers has another dtype than the inputs."""
     answer, cases = _get_answer(trace), trace.test.cases()
     if answer is None or answer.dtype == dtype_of(trace.given):
         return False
@@ -74,7 +74,7 @@ def _is_wider(trace: Trace) -> bool:
 
 
 def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
-    """The answer is float32, say, where the inputs are float16."""
+    """Find where an output gets a wider dtype, as float32 for inputs in float16."""
     trace = next(traces[test.name] for test in experiment.failing if _is_wider(traces[test.name]))
     answer, dtype = _get_answer(trace), dtype_of(trace.given)
     assert answer is not None
@@ -87,23 +87,23 @@ def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     inputs = sorted(
         {dtype_of(traces[test.name].given) for test in experiment.failing}, key=lambda each: (each.itemsize, str(each))
     )
-    names = listed(map(dtype_name, inputs)).replace(" and ", " or ")
+    names = listed(map(name_dtype, inputs)).replace(" and ", " or ")
     for meeting, operands in _list_meetings(trace, dtype):
         if passing := experiment.list_passing(dict.fromkeys(operands, _cast)):
             other = " ".join(operands[0].text.split())
-            said = f"This is {dtype_name(came)} where the inputs are {names}, since `{other}` is {dtype_name(came)}."
+            said = f"This is {name_dtype(came)} where the inputs are {names}, since `{other}` is {name_dtype(came)}."
             right = f"With `{other}` in the dtype of the inputs"
             return describe_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
     passing = experiment.list_passing({place: _cast})
     is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.list_operands(place))
-    said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{dtype_name(came)} "
+    said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{name_dtype(came)} "
     said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
     right = "With the dtype of the inputs here"
     return describe_breach(experiment, [place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
 
 
 def _is_same_in(trace: Trace, operand: Expression, place: Expression, dtype: torch.dtype) -> bool:
-    """Tell whether an expression only casts what it is made of from a dtype."""
+    """Tell whether an expression only casts an operand of a dtype."""
     x, value = trace.objects[operand][-1], trace.objects[place][-1]
     return isinstance(x, Tensor) and x.dtype == dtype and torch.equal(x.to(value.dtype), value)
 
@@ -132,14 +132,14 @@ def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding
         return None
     trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
     dtype, narrow = dtype_of(trace.given), trace.objects[places[0]][0].dtype
-    said = f"This is {dtype_name(narrow)} where the inputs are {dtype_name(dtype)}{_describe_effect(trace)}."
-    right = f"With {dtype_name(dtype)} {say_where(places)}"
-    id = f"{dtype_name(narrow)}-inside"
+    said = f"This is {name_dtype(narrow)} where the inputs are {name_dtype(dtype)}{_describe_effect(trace)}."
+    right = f"With {name_dtype(dtype)} {name_places(places)}"
+    id = f"{name_dtype(narrow)}-inside"
     return describe_breach(experiment, places, id, [said], DEFAULT, right, passing, get_section(trace))
 
 
 def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expression, Change]:
-    """Put what is wide in the place of what is narrow, and of what is again with that."""
+    """Widen the narrow values, then those that are still narrow."""
     changes: dict[Expression, Change] = {}
     for test in experiment.failing[:LOOKED]:
         trace = traces[test.name]
@@ -158,7 +158,7 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     read, last = _read_wide(experiment, traces), _round_last(experiment, traces)
     inner = {place: change for place, change in _widen_all(experiment, traces).items() if place not in last}
     places, passing = prove(experiment, {place: {place: change} for place, change in inner.items()}, last)
-    right = f"With float32 {say_where(places)}, and one rounding at the end"
+    right = f"With float32 {name_places(places)}, and one rounding at the end"
     if not passing and inner:
         places, passing = list(inner), experiment.list_passing({**inner, **read, **last})
         right = "With all of it in float32, and one rounding at the end"
@@ -166,9 +166,9 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         return None
     trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
     narrow = trace.objects[places[0]][0].dtype
-    said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
-    question = ONCE.format(dtype_name(narrow))
-    if len(trace.objects[places[0]]) > 1:  # a function that rounds does so for whoever calls it
+    said = f"This is rounded to {name_dtype(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
+    question = ONCE.format(name_dtype(narrow))
+    if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
     return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
 
@@ -181,15 +181,15 @@ def _widen_to(trace: Trace) -> torch.dtype:
 def _describe_effect(trace: Trace) -> str:
     dtype = dtype_of(trace.given)
     if isinstance(trace.came, Tensor) and trace.came.dtype != dtype:
-        return f", and so the answer is {dtype_name(trace.came.dtype)}"
+        return f", and so the answer is {name_dtype(trace.came.dtype)}"
     off = _measure(trace)
     if not 0 < off < SHOWN:
         return ""
-    return f": the answer is right to {-math.log10(off):.0f} digits, and {dtype_name(dtype)} has {DIGITS[dtype]}"
+    return f": the answer is right to {-math.log10(off):.0f} digits, and {name_dtype(dtype)} has {DIGITS[dtype]}"
 
 
 def _measure(trace: Trace) -> float:
-    """Measure how far an answer is off, as a share of its largest number."""
+    """Measure the error of an output, as a share of its largest number."""
     right = trace.test.cases()[0].expected["answer"]
     came = trace.came if isinstance(trace.error, WrongAnswer) else None
     if not isinstance(came, Tensor) or came.shape != right.shape:
@@ -198,7 +198,7 @@ def _measure(trace: Trace) -> float:
 
 
 def _list_narrow(trace: Trace, wide: torch.dtype) -> list[Expression]:
-    """The expressions that are narrow, and made of nothing that is; what came in so is not held against anyone."""
+    """List the expressions that make a value narrow, from operands that are not; narrow inputs do not count."""
     given = [as_value(x) for x in trace.given.values() if _is_narrow(x, wide)]
     narrow: set[int] = set()
     found = []
@@ -222,7 +222,7 @@ def _is_narrow(value: Any, wide: torch.dtype) -> bool:
 
 
 def _widen(runner: Runner, trace: Trace, place: Expression, wide: torch.dtype) -> Change:
-    """Put what a cast is made of, or the step that an expression is, or its value in a wider dtype."""
+    """Replace a narrow value by the operand of the cast, by its checkpoint, or by itself in a wider dtype."""
     value = trace.objects[place][0]
     operands = [
         each
@@ -252,7 +252,7 @@ def _cast_up(value: Tensor, wide: torch.dtype) -> Tensor:
 
 
 def _read_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
-    """Read the arguments as float32, wherever a name stands for one."""
+    """Replace the arguments by float32, wherever a name refers to one."""
 
     def widen(call: Call, time: int, value: Any) -> Any:
         return value.float() if is_float(value) and any(value is x for x in call.given.values()) else None
@@ -262,12 +262,12 @@ def _read_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
 
 
 def _round_last(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
-    """Give the answer the dtype of the inputs at the end."""
+    """Cast the output to the dtype of the inputs at the end."""
     runs = [traces[test.name] for test in experiment.failing[:LOOKED]]
     return {place: _cast for one in runs for place in one.places if any(x is one.came for x in one.objects[place])}
 
 
-# Digits that are lost by what is computed, in whatever dtype.
+# Digits that a computation loses, in whatever dtype.
 
 
 def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
@@ -276,7 +276,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         dtype = dtype_of(trace.given)
         least = LAST_DIGITS[dtype][0] / 4
         full = [place for place in trace.places if not _is_narrow(trace.objects[place][0], dtype)]
-        lost = {place: _lose(trace, place) for place in full if is_computed(place)}
+        lost = {place: _measure_error(trace, place) for place in full if is_computed(place)}
         changes: dict[Expression, Change] = {}
         for place, off in lost.items():
             before = max((lost.get(each, 0.0) for each in trace.list_operands(place)), default=0.0)
@@ -285,15 +285,15 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
         if passing:
             digits = f"{-math.log10(lost[places[0]]):.0f} digits"
-            said = f"This is right to {digits}; {dtype_name(dtype)} has {DIGITS[dtype]}."
+            said = f"This is right to {digits}; {name_dtype(dtype)} has {DIGITS[dtype]}."
             return describe_breach(
                 experiment, places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
             )
     return None
 
 
-def _lose(trace: Trace, place: Expression) -> float:
-    """Measure how far an expression is off its step, as a share of the largest number; 0 if it is not a step."""
+def _measure_error(trace: Trace, place: Expression) -> float:
+    """Measure an expression's error as a share of its checkpoint's largest number; 0 if it has none."""
     value = trace.values[place][0]
     put = put_step(trace, place) if isinstance(value, Tensor) and value.numel() and value.is_floating_point() else None
     right = put(Call(known=trace.known), 0, value) if put else None

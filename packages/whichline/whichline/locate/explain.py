@@ -1,4 +1,4 @@
-"""What students are told of the tests that fail: of each problem so much, and of what several lead to once."""
+"""The findings that students see: a few for each problem, and a mistake that breaks several problems only once."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -20,8 +20,8 @@ from whichline.locate.gradients import list_backward_lines
 from whichline.locate.observed import Observed
 from whichline.locate.source_location import RAISES, find_columns, find_same, name_file
 
-MOST = 3  # findings that a student is shown of one problem
-SECONDS = 60.0  # of processor time for one problem, where a student waits
+MOST = 3  # findings of one problem that a student sees
+SECONDS = 60.0  # of processor time for one problem, while a student waits
 
 
 def find(
@@ -34,20 +34,20 @@ def find(
     errors: list[str] | None = None,
     seconds: float = math.inf,
 ) -> list[Finding]:
-    """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
+    """Find the mistakes in each problem with a failed test, and the failing tests that each mistake explains.
 
-    The selection of tests changes nothing in what is found: if one failed, the other tests of its problem run, too. The
-    selected tests decide which findings are told.
+    What is found does not depend on the selected tests: if one failed, the other tests of its problem run, too. The
+    selection decides only which findings are reported.
 
     Args:
         suite: the tests, and the student's code in this process.
-        results: what became of the tests that were selected.
-        most: how many for each problem.
-        only: the ids of the problems to look into, if not all.
-        before: what was found in other problems; it is given back, with what else it explains.
-        observed: the copy of the student's code, if one is used for several searches.
-        errors: gets those of the search itself, for staff, in words; without it they are raised.
-        seconds: of processor time that the search in one problem may take: grading counts runs alone.
+        results: of the selected tests.
+        most: how many findings for each problem.
+        only: the ids of the problems to search; None for all.
+        before: findings of other problems; they are returned with what they also explain.
+        observed: the copy of the student's code, if several searches share one.
+        errors: gets the errors of the search itself, for staff; without it they are raised.
+        seconds: of processor time for the search in one problem; grading limits only the runs.
     """
     selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
     asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
@@ -66,7 +66,7 @@ def find(
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
         found = [*dict.fromkeys(_refer(suite, each, found, observed) for each in found)]
-        return [told for each in found if (told := _apply_feedback_level(suite, each))]
+        return [shown for each in found if (shown := _apply_feedback_level(suite, each))]
 
 
 def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[str]) -> list[Result]:
@@ -75,43 +75,43 @@ def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[st
     return [suite.run(test) for test in suite.tests if test.problem in problems and test.name not in ran]
 
 
-# Where somebody waits, and would see what the student's code prints when it runs again.
+# For a student who waits, and who should not see again what the code prints.
 explain = silence()(partial(find, seconds=SECONDS))
 
 
 def _take(found: Sequence[Finding], most: int) -> list[Finding]:
-    """The first findings; of two places that are proved together, both."""
+    """Take the first findings; also the next one, if the last two are proved together."""
     first = found[most - 1 : most + 1]
     are_together = len(first) == 2 and not first[0].proof and first[0].tests == first[1].tests
     return [*found[: most + are_together]]
 
 
 def _apply_feedback_level(suite: Suite, finding: Finding) -> Finding | None:
-    """The finding, or what the assignment leaves of it."""
-    told = suite.problems[finding.problem].told if finding.problem in suite.problems else "where"
-    if told == "what":
+    """Leave of a finding what the assignment shows students; None if that is nothing."""
+    level = suite.problems[finding.problem].feedback if finding.problem in suite.problems else "where"
+    if level == "what":
         said = tuple(line for line in finding.said if line != BEGIN)
         return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
-    return None if told == "tests" else finding
+    return None if level == "tests" else finding
 
 
 def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:
-    """All findings, where what tests of several problems lead to is told once, of the first one.
+    """Join the findings of a problem to earlier ones; a mistake that was found before is reported once.
 
-    Two places that are proved together are both told.
+    Two places that are proved together are both reported.
     """
-    told = {each: first for each in own if (first := find_same(each, found))}
-    together = {each.tests for each in own if each not in told}
-    told = {each: first for each, first in told.items() if each.proof or each.tests not in together}
-    new = [each for each in own if each not in told]
-    if not told:
+    known = {each: first for each in own if (first := find_same(each, found))}
+    together = {each.tests for each in own if each not in known}
+    known = {each: first for each, first in known.items() if each.proof or each.tests not in together}
+    new = [each for each in own if each not in known]
+    if not known:
         return [*found, *new]
-    names = {name for each in told for name in each.tests}
+    names = {name for each in known for name in each.tests}
     tests = tuple(test.name for test in failing if test.name in names)
     problem = failing[0].problem
     title = suite.problems[problem].title
     also = f"{'all ' * (len(tests) == len(failing) > 1)}{len(tests)} failing test{'s' * (len(tests) != 1)} of {title}"
-    firsts = list(dict.fromkeys(told.values()))
+    firsts = list(dict.fromkeys(known.values()))
     found = [replace(each, also=(*each.also, also)) if each in firsts else each for each in found]
     id, repeats = f"{problem}-as-earlier", tuple(each.id for each in firsts)
     said, function = f"{firsts[0].file}:{firsts[0].line} explains {also}, too.", ""
@@ -121,9 +121,9 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
 
 
 def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed) -> Finding:
-    """The finding, or, where it is about code that runs a line that is proved to be wrong elsewhere, a word of that."""
+    """Replace a finding by a reference to a line that is proved wrong in another problem, if its code runs that."""
     others = [one for one in found if one.proof and one.file and one.problem != each.problem]
-    proved = [one for one in others if f"-{RAISES}" not in one.id]  # a line that raises need not be wrong
+    proved = [one for one in others if f"-{RAISES}" not in one.id]  # the line that raises may be right
     if not each.file or not proved or not each.tests:
         return each
     lines = _list_run(suite, each, observed)
@@ -137,7 +137,7 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
 
 
 def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int]]:
-    """The lines that run inside the call that a finding is about; if nothing is proved of it, all in its tests."""
+    """List the lines that run inside the call of a finding; if it is not proved, all that run in its tests."""
     tests = [test for test in suite.tests if test.name == finding.tests[0] and not test.memory]
     traces = [make_runner(suite, finding.problem, observed).look(test) for test in tests]
     places = [
@@ -154,13 +154,13 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
 
 
 def describe_errors(errors: Sequence[str]) -> list[str]:
-    """Tell a student of errors that are ours, if there are any."""
+    """List errors of ours for a student, and what to do about them."""
     return [*errors, "This is not your mistake: please show it to the staff of your course."] if errors else []
 
 
 @contextmanager
 def _use_one_thread() -> Iterator[None]:
-    """Compute with one thread: threads that wait for each other cost more than they bring, in calls this small."""
+    """Compute with one thread, which is faster than several for calls this small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,6 +1,6 @@
-"""Wrong answers of which no value shows the place: what their calls have in common, and where to begin to look.
+"""Wrong outputs where nothing is proved: what their calls have in common, and where a student can begin to look.
 
-That is the one change of the code with which all tests pass, or else the first value that nobody knows.
+That is the expression that a repair changes, or else the first value that equals no checkpoint.
 """
 
 import re
@@ -20,7 +20,7 @@ from whichline.locate.source_location import show_place
 
 BEGIN = "The mark shows the first value that matches none of the handout's. It may still be right."
 UNPROVED = "-unproved"  # in the id of a finding
-ENOUGH = 2  # cases with a right answer: what one alone does not have may be anything
+ENOUGH = 2  # test cases with a right output: from a single one, a condition means nothing
 ASK = "What should this be, by the formula? Is yours the same thing, computed another way?"
 
 
@@ -32,15 +32,15 @@ def find_fallback(
     begins: Sequence[Test],
     is_told: bool = False,
 ) -> Finding | None:
-    """Tell in which cases the answer is wrong, and what to look at; None if that says nothing.
+    """Report in which test cases the output is wrong, and where to begin; None if that says nothing.
 
     Args:
-        runner: with its probes on.
-        wrong: tests of one problem whose numbers are wrong.
-        failing: all tests of the problem that fail.
-        passing: those that pass.
-        begins: the tests in which the first unknown value is looked for: `wrong`, or calls inside them that are wrong.
-        is_told: whether something else is told of the problem: then nothing is marked.
+        runner: runs the tests.
+        wrong: tests of one problem with wrong numbers.
+        failing: all failing tests of the problem.
+        passing: its passing tests.
+        begins: the tests to search for the first unknown value: `wrong`, or wrong calls inside them.
+        is_told: whether the problem has another finding; then this one marks nothing.
     """
     unknown = [] if is_told else _list_unknown(runner, begins)
     repair = None if is_told else describe_repair(runner, wrong, failing, passing, [*map(find_line, unknown)])
@@ -65,7 +65,7 @@ def find_fallback(
 def find_simpler(
     runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Patch
 ) -> Finding | None:
-    """Find the one change with which all tests pass, in the place of values of which it is not plain what is wrong."""
+    """Find a repair, to report instead of values whose difference is not simple."""
     if repair := describe_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
         where = _describe_where(runner, [*failing, *passing])[1]
         return replace(repair, said=(where,) if where else ())
@@ -73,19 +73,19 @@ def find_simpler(
 
 
 def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
-    """List the first values that nobody knows, tensors before numbers.
+    """List the first unknown values, tensors before numbers.
 
-    A function that does the work of another adapter is left out: what is wrong in it has tests of its own.
+    Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
     """
     search = Search(Experiment(runner, order_by_generality(tests)))
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
-    roots = [each for each in search.find_roots() if (each.file, each.function) not in others]
-    return sorted(roots, key=lambda place: search.trace_of(place).is_number(place))
+    divergences = [each for each in search.find_divergences() if (each.file, each.function) not in others]
+    return sorted(divergences, key=lambda place: search.find_trace(place).is_number(place))
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:
-    """Say in which cases the answer is wrong: in those that meet a condition, or in so many; "" if in none."""
+    """Say in which test cases the output is wrong: under a condition, or in how many; "" if in none."""
     wrong, right, raise_ = _judge_cases(runner, tests)
     if not wrong:
         return None, ""
@@ -97,7 +97,7 @@ def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | 
 
 
 def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], list[Call], bool]:
-    """The calls on the stored cases of tests whose answer is wrong, those whose answer is right; do others raise?"""
+    """Return the calls on fixtures with a wrong output, those with a right one, and whether others raise."""
     wrong: list[Call] = []
     right: list[Call] = []
     raise_ = False
@@ -111,6 +111,6 @@ def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], lis
             right.append(call)
         except WrongAnswer:
             wrong.append(call)
-        except (Exception, SystemExit):  # a crash is told as what it is
+        except (Exception, SystemExit):  # crashes have findings of their own
             raise_ = True
     return wrong, right, raise_

@@ -1,4 +1,4 @@
-"""What was found: a change that was proved, and which of several explains most."""
+"""Proved replacements, and which of several explain the most."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from whichline.locate.trace import Trace
 class Found:
     """A replacement that is proved."""
 
-    patch: Options  # the place, and what was put there; after it other places that are wrong for the same reason
+    patch: Options  # the first expression, and others that are wrong for the same reason, with their options
     trace: Trace  # a run without it
-    difference: Difference  # how the expression differs from that
+    difference: Difference  # between the first expression and its checkpoint
     explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
-    is_clean: bool = True  # whether all that follows is right, too
-    shown: Expression | None = None  # the expression to show, if that is another one
+    is_clean: bool = True  # whether everything computed later is right, too
+    shown: Expression | None = None  # the expression to show, if not the first one
 
     @property
     def place(self) -> Expression:
@@ -35,7 +35,7 @@ def join_patches(found: Iterable[Found]) -> Options:
 
 
 def list_explained(found: Iterable[Found]) -> set[str]:
-    """The tests that some places explain together."""
+    """Return the names of the tests that some replacements explain together."""
     return {name for each in found for name in each.explains}
 
 
@@ -44,13 +44,13 @@ def is_plain(found: Sequence[Found]) -> bool:
 
 
 def rank(found: Sequence[Found]) -> tuple[int, int, int]:
-    """Rank places by the tests that they explain, by how plain it is what is wrong there, and by how few they are."""
+    """Rank explanations by the number of tests, by how many differences are simple, and by how few they are."""
     plain = sum(each.difference.is_simple for each in found)
     return len(list_explained(found)), plain, -len(found)
 
 
-def say_corrected(found: Sequence[Found], shown: int = 2) -> str:
-    """Say in which of some places what belongs there was put, of which so many are told."""
+def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
+    """Say which places were corrected for a proof; `shown` of them are marked."""
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
         places = 1 if found[0].shown else len(found[0].patch)

@@ -1,4 +1,4 @@
-"""Gradients that are missing or wrong where the answer is right: the expressions at which the graph is cut or bent."""
+"""Missing or wrong gradients of a right output: the expressions where the graph is cut, or passes back a wrong one."""
 
 import ast
 import linecache
@@ -16,14 +16,14 @@ from whichline.engine.compare import listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.engine.syntax import find_definition
-from whichline.locate.breach import describe_breach, get_section, is_computed, prove, put_operand, put_step, say_where
+from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.options import choose_value, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.trace import Trace
 
-MOST_STEPS = 8  # that are tried in the place of what is no step
+MOST_STEPS = 8  # checkpoints that are tried in place of an unknown value
 MOST_RUNS = 200
 
 CUT = "Which of these keeps the graph: .detach(), .data, .item(), torch.tensor(x), torch.no_grad()?"
@@ -37,11 +37,11 @@ def find_gradients(experiment: Experiment) -> Finding | None:
     """Find where the graph is cut, or where a wrong gradient is passed back."""
     plain = experiment.runner.look(experiment.failing[0])
     missing = sorted(set(_list_leaves(plain).values()) - _reach(plain.came, _list_leaves(plain)))
-    if experiment.patch and not missing:  # a step that is put in has another graph than what stands there
+    if experiment.patch and not missing:  # a checkpoint has a graph of its own
         return None
     trace = experiment.run(experiment.failing[0])
     cut = _list_cut(trace, _list_leaves(trace))
-    if missing:  # what is cut off elsewhere, such as a maximum, need not have a gradient
+    if missing:  # elsewhere a cut may be right, as at a maximum
         cut = {place: names for place, names in cut.items() if set(names) & set(missing)}
     off = _list_off(experiment, trace)
     joined = {
@@ -67,17 +67,17 @@ def find_gradients(experiment: Experiment) -> Finding | None:
 
 
 def _list_leaves(trace: Trace) -> dict[int, str]:
-    """The arguments whose gradients are asked for, by their identity."""
+    """The names of the arguments whose gradients are asked for, by id."""
     return {id(x): name for name, x in trace.given.items() if isinstance(x, Tensor) and x.requires_grad}
 
 
 def _reach(value: Any, given: Mapping[int, str]) -> set[str]:
-    """The arguments to which gradients go back from a value."""
+    """The arguments that the gradient of a value reaches."""
     return {given[leaf] for leaf in map(id, list_reached(value)) if leaf in given}
 
 
 def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Expression, list[str]]:
-    """The expressions from which no gradient goes back to arguments that they are made of, and these arguments."""
+    """The expressions at which gradients are cut off from arguments that reach their operands, and these arguments."""
     found = {}
     for place in trace.places:
         value = trace.objects[place][-1]
@@ -90,7 +90,7 @@ def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Expression, list[s
 
 
 def _list_off(experiment: Experiment, trace: Trace) -> list[Expression]:
-    """The expressions that are computed under `no_grad`, without those that others are made of."""
+    """List the expressions that are computed under `no_grad`, without the operands of others."""
     off: set[Expression] = set()
     experiment.run_anew(trace.test, lambda call, place: None if torch.is_grad_enabled() else off.add(place))
     inner = {each for place in off if place in trace.values for each in trace.list_operands(place)}
@@ -102,7 +102,7 @@ def _list_off(experiment: Experiment, trace: Trace) -> list[Expression]:
 
 
 def _keep_graph(trace: Trace, place: Expression) -> Patch:
-    """Compute an expression with its graph, though it stands under `no_grad`."""
+    """Turn autograd on for an expression under `no_grad`, and off after it."""
     inside = {id(node) for node in ast.walk(place.node)} - {id(place.node)}
 
     def turn(is_on: bool, call: Call, time: int, value: Any) -> Any:
@@ -118,7 +118,7 @@ def _has_fractions(value: Any) -> bool:
 
 
 def _join(runner: Runner, trace: Trace, place: Expression) -> Change | None:
-    """Put what a detached value is made of in its place, or the step that it is, with its graph."""
+    """Replace a detached value by the operand that it equals, or by its checkpoint, with the graph."""
     value = trace.objects[place][-1]
     if place.in_place or not isinstance(value, Tensor) or trace.is_initial_value(place):
         return None
@@ -138,7 +138,7 @@ def _describe_cut(
     is_off: bool = False,
 ) -> Finding:
     said = f"{'Autograd is off here: no' if is_off else 'No'} gradient goes back from here to {_name(lost)}."
-    right = f"With the graph kept {say_where(places)}"
+    right = f"With the graph kept {name_places(places)}"
     return describe_breach(experiment, places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
 
 
@@ -150,7 +150,7 @@ def _name(arguments: Sequence[str]) -> str:
 
 
 def _list_copies(trace: Trace, missing: Sequence[str]) -> dict[Expression, str]:
-    """The last expressions that read arguments whose numbers go on in tensors without their graph."""
+    """Find the last reads of arguments whose numbers then continue in tensors without their graph."""
     found = {}
     for name in missing:
         x = trace.given[name]
@@ -167,12 +167,12 @@ def _list_copies(trace: Trace, missing: Sequence[str]) -> dict[Expression, str]:
 
 
 def _holds(copy: Tensor, x: Tensor) -> bool:
-    """Tell whether a tensor has the numbers of another one, and a graph of its own or none."""
+    """Tell whether a tensor has the numbers of another one, but not its graph."""
     return copy.is_leaf and copy.shape == x.shape and copy.dtype == x.dtype and torch.equal(copy, x)
 
 
 def _find_statement(place: Expression) -> ast.stmt | None:
-    """The innermost statement around an expression."""
+    """Find the innermost statement around an expression."""
     tree = ast.parse("".join(linecache.getlines(place.file)))
     start, end = (place.node.lineno, place.node.col_offset), (place.node.end_lineno, place.node.end_col_offset)
     around = [
@@ -199,7 +199,7 @@ def _describe_copied(experiment: Experiment, trace: Trace, copies: Mapping[Expre
 
 
 def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
-    """Put the arguments where their copies are read."""
+    """Replace the copies by the arguments themselves, wherever an attribute reads them."""
     changes: dict[Expression, Change] = {}
 
     def put(call: Call, time: int, value: Any) -> Any:
@@ -213,13 +213,13 @@ def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
     return changes
 
 
-# Where another gradient than the right one is passed back.
+# Where a wrong gradient is passed back.
 
 
 def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
-    """The first expression with which the gradients are right, if a right step with its graph is in its place.
+    """Find the first expression whose replacement by a checkpoint, with its graph, makes the gradients right.
 
-    A gradient that is NaN comes from what is NaN; else numbers that are right come before others.
+    If a gradient is NaN, expressions that are NaN themselves are tried first; then those with right numbers.
     """
     gradient = getattr(trace.error, "answer", None)
     is_nan = isinstance(gradient, Tensor) and bool(gradient.isnan().any())
@@ -269,8 +269,8 @@ def _find_returned(trace: Trace, place: Expression) -> Expression:
     definition = find_definition(code) if code else None
     if code is None or definition is None or not isinstance(place.node, ast.Call):
         return place
-    returned = [each.value for each in ast.walk(definition) if isinstance(each, ast.Return)]
-    if len(returned) != 1 or returned[0] is None:
+    returned = [each.value for each in ast.walk(definition) if isinstance(each, ast.Return) and each.value]
+    if len(returned) != 1:
         return place
     wrong = getattr(trace.error, "what", "").removeprefix(GRADIENT)
     reach = [wrong in _reach_from(trace, each) for each in place.node.args]
@@ -305,7 +305,7 @@ def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:
     value = trace.objects[place][0]
     if wrong := int(value.isnan().sum()):
         count = f"{wrong} of the {value.numel()} numbers here are NaN"
-        return f"{count}: the answer does not show it, and the gradient does.", "gradient-nan", HIDDEN
+        return f"{count}: the answer hides it, but the gradient does not.", "gradient-nan", HIDDEN
     function = getattr(type(value.grad_fn), "_forward_cls", None)
     if function is not None:
         said = f"`{function.__name__}.forward` gives the right numbers. The gradient from its `backward` is wrong."

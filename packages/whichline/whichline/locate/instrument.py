@@ -1,6 +1,6 @@
-"""A file of the student's, compiled with a look at the value of every expression in its functions.
+"""Compiling a file with a probe at every expression in its functions.
 
-Nothing is evaluated twice: what a statement changes in place is held in a name that is deleted after it.
+Nothing is evaluated twice: an object that a statement changes in place is held in a name, which is deleted afterwards.
 """
 
 import ast
@@ -27,7 +27,7 @@ PROBED = (
     ast.UnaryOp,
 )
 READ, WRITE, DELETE = ast.Load(), ast.Store(), ast.Del()
-MOST_FILES = 256  # that are kept compiled: every search looks into all files
+MOST_FILES = 256  # that stay compiled, since every search needs all files
 T = TypeVar("T", bound=ast.AST)
 
 
@@ -35,28 +35,28 @@ T = TypeVar("T", bound=ast.AST)
 class ProbedFile:
     """A file with probes."""
 
-    places: list[Expression] = field(default_factory=list)  # its expressions; a probe knows the number of its own
-    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)  # its functions, by their qualified names
+    places: list[Expression] = field(default_factory=list)  # its expressions, in the order of the probes' numbers
+    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)  # its functions, by qualified name
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     code: CodeType | None = None  # the tree, compiled
 
 
 @functools.lru_cache(MOST_FILES)
 def instrument(name: str, source: str, only_definitions: bool = False) -> ProbedFile:
-    """Put probes into a file; with `only_definitions` leave out all else that it does."""
+    """Put probes into a file; with `only_definitions`, keep only its functions and classes."""
     file = ProbedFile()
     tree = ast.parse(source)
     if only_definitions:
         tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
     try:
         file.tree = ast.fix_missing_locations(_Instrument(name, source, file).visit(tree))
-    except RecursionError:  # nested so deeply, the file runs as it is
+    except RecursionError:  # nested too deeply: the file runs without probes
         file.tree = ast.parse(source)
     return file
 
 
 class _Instrument(ast.NodeTransformer):
-    """Wraps every expression of every function in a call of the probe."""
+    """Puts every expression of every function into a call of the probe."""
 
     def __init__(self, name: str, source: str, file: ProbedFile) -> None:
         self.name = name
@@ -68,14 +68,14 @@ class _Instrument(ast.NodeTransformer):
         self.held: ast.expr | None = None
 
     def _probe(self, old: ast.expr | ast.stmt, value: ast.expr, in_place: bool = False) -> ast.Call:
-        place = Expression(self.name, ".".join(self.scope), old, _segment(self.lines, old), self.parameters, in_place)
+        place = Expression(self.name, ".".join(self.scope), old, _get_text(self.lines, old), self.parameters, in_place)
         self.file.places.append(place)
         call = ast.Call(ast.Name(PROBE, READ), [ast.Constant(len(self.file.places) - 1), value], [])
         for each in (call, call.func, call.args[0]):
             ast.copy_location(each, old)
         return call
 
-    # Scopes. What is evaluated where a function is defined stays as it is, but for its body.
+    # Scopes. Of a function, only the body gets probes: its defaults and decorators run at the definition.
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self.scope.append(node.name)
@@ -98,7 +98,7 @@ class _Instrument(ast.NodeTransformer):
         return node
 
     def _enter(self, node: ast.FunctionDef) -> ast.stmt:
-        """Tell of a call of a function, and of its arguments, before it begins; the answer may be known."""
+        """Report a call and its arguments as it begins; the recorder may know the result already."""
         given: list[ast.expr] = [
             ast.Name(each.arg, READ) for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         ]
@@ -106,7 +106,7 @@ class _Instrument(ast.NodeTransformer):
         return _locate(node.body[0], ast.If(enter, [ast.Return(ast.Call(ast.Name(ANSWER, READ), [], []))], []))[0]
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
-        """Tell of what a call gives back."""
+        """Report the result of a call."""
         if not node.value:
             return node
         leave = ast.Call(ast.Name(LEAVE, READ), [self.visit(node.value)], [])
@@ -143,7 +143,7 @@ class _Instrument(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if not self.functions or isinstance(node, ast.stmt):
             return super().generic_visit(node)
-        new = _duplicate(node)  # the old one stays whole: it is what a place is made of
+        new = _duplicate(node)  # an `Expression` holds the old one, which stays whole
         for name, value in ast.iter_fields(node):
             if isinstance(value, list):
                 setattr(new, name, [self.visit(each) if isinstance(each, ast.AST) else each for each in value])
@@ -160,7 +160,7 @@ class _Instrument(ast.NodeTransformer):
 
     def _visit_in_call(self, node: ast.Call) -> ast.Call:
         new = _duplicate(node)
-        if isinstance(node.func, ast.Attribute):  # not the function itself, but what it is called on
+        if isinstance(node.func, ast.Attribute):  # only the object gets a probe, not the method
             new.func = _duplicate(node.func)
             new.func.value = self.visit(node.func.value)
         elif not isinstance(node.func, ast.Name):
@@ -181,7 +181,7 @@ class _Instrument(ast.NodeTransformer):
         return new
 
     def _look_after(self, old: ast.stmt, new: ast.stmt, changed: ast.expr) -> list[ast.stmt]:
-        """Look at what a statement has changed in place, after it."""
+        """Add a probe, after a statement, for the object that it changes in place."""
         if not isinstance(changed, ast.Name | ast.Attribute):
             return [new]
         name = changed.id if isinstance(changed, ast.Name) else HELD
@@ -195,13 +195,13 @@ class _Instrument(ast.NodeTransformer):
         if not call.func.attr.endswith("_") or call.func.attr.endswith("__"):
             return super().generic_visit(node)
         changed = _find_base(call.func)
-        if isinstance(changed, ast.Call):  # `x.mul_(y).add_(z)` gives what it has changed
+        if isinstance(changed, ast.Call):  # `x.mul_(y).add_(z)` returns the changed object
             return ast.Expr(self._probe(node, self._visit_in_call(call), in_place=True))
         self.held = changed if isinstance(changed, ast.Attribute) else None
         return self._look_after(node, ast.Expr(self._visit_in_call(call)), changed)
 
     def _look_at_target(self, old: ast.stmt, new: ast.stmt, target: ast.Subscript) -> list[ast.stmt]:
-        """The same of `x.y[i] = z`."""
+        """Add a probe, after a statement, for the object whose elements it sets: `x.y[i] = z`."""
         inner = target
         while isinstance(inner.value, ast.Subscript):
             inner = inner.value
@@ -223,7 +223,7 @@ class _Instrument(ast.NodeTransformer):
         return _locate(node, new, ast.Assign([new.target], self._probe(node, again, in_place=True)))
 
     def _add_to_attribute(self, old: ast.AugAssign, new: ast.AugAssign, target: ast.Attribute) -> list[ast.stmt]:
-        """Write `x.y += z` as Python runs it: it reads once, adds, and writes."""
+        """Write `x.y += z` in the steps that Python takes: read once, add, write."""
         hold = ast.Assign([ast.Name(HELD, WRITE)], target.value)
         read = ast.Assign([ast.Name(VALUE, WRITE)], ast.Attribute(ast.Name(HELD, READ), target.attr, READ))
         new.target = ast.Name(VALUE, WRITE)
@@ -247,13 +247,13 @@ class _Instrument(ast.NodeTransformer):
         return [new, *(self._look_again(name) for name in names)]
 
     def _look_again(self, name: ast.Name) -> ast.stmt:
-        """Look at what was unpacked into a name: `*_, length, width = x.shape`."""
+        """Add a probe for a value that was unpacked into a name: `*_, length, width = x.shape`."""
         look = ast.Assign([ast.Name(name.id, WRITE)], self._probe(name, ast.Name(name.id, READ)))
         return _locate(name, look)[0]
 
 
 def _find_base(node: ast.Attribute | ast.Subscript) -> ast.expr:
-    """The first node below that is not a subscript: `x` of `x[i].y`."""
+    """Return the object under an attribute and its subscripts: `x` of `x[i].y`."""
     base = node.value
     while isinstance(base, ast.Subscript):
         base = base.value
@@ -261,7 +261,7 @@ def _find_base(node: ast.Attribute | ast.Subscript) -> ast.expr:
 
 
 def _locate(old: ast.AST, *statements: ast.stmt) -> list[ast.stmt]:
-    """Give statements, and what in them is new, the place of an old one."""
+    """Give the new nodes in some statements the position of an old one."""
     for each in statements:
         for node in ast.walk(each):
             if not hasattr(node, "lineno") and "lineno" in node._attributes:
@@ -270,14 +270,14 @@ def _locate(old: ast.AST, *statements: ast.stmt) -> list[ast.stmt]:
 
 
 def _duplicate(node: T) -> T:
-    """The same node with the same children; copy.copy would take five times as long."""
+    """Copy a node, but not its children; copy.copy would take five times as long."""
     new = type(node).__new__(type(node))  # without its arguments, `type(node)()` is deprecated
     vars(new).update(vars(node))
     return new
 
 
 def _copy_whole(node: T) -> T:
-    """A copy of a node and its children.
+    """Copy a node and its children.
 
     `copy.deepcopy` would follow the parents that `executing` hangs on contexts, of which Python has one for all trees.
     """
@@ -290,8 +290,8 @@ def _copy_whole(node: T) -> T:
     return new
 
 
-def _segment(lines: list[str], node: ast.expr | ast.stmt) -> str:
-    """The text of a node, whose columns count bytes; `ast.get_source_segment` splits the whole source each time."""
+def _get_text(lines: list[str], node: ast.expr | ast.stmt) -> str:
+    """Return the text of a node; `ast.get_source_segment` would split the whole source each time."""
     end = node.end_lineno or node.lineno
     encoded = [line.encode() for line in lines[node.lineno - 1 : end]]
     encoded[-1] = encoded[-1][: node.end_col_offset]

@@ -1,4 +1,4 @@
-"""State that code keeps from one call to the next, in its modules, classes and functions, and in what these hold."""
+"""State that code keeps between calls: in its modules, classes and functions, and in the objects that these hold."""
 
 import functools
 from collections import deque
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 CACHE = functools._lru_cache_wrapper
-MOST = 1000  # parts of one object that are looked into
+MOST = 1000  # parts of one object that are compared
 PARTLESS = {int, float, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType, torch.dtype}
 WHOLE = 1 << 16  # numbers of a tensor that are compared
 Namespaces = Mapping[Any, Mapping[str, Any]]
@@ -21,20 +21,20 @@ Namespaces = Mapping[Any, Mapping[str, Any]]
 
 @dataclass
 class Kept:
-    """What namespaces hold."""
+    """The objects that namespaces hold, at one time."""
 
     count: int  # of the namespaces
-    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # by where it is, an object, and what is in it
-    # whatever has parts, and which they are: as long as these are the same, so is all else
+    found: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # by position: an object and its description
+    # the objects that have parts, with these; while all parts are the same, nothing has changed
     marks: list[tuple[Any, tuple[list[Any], Any]]] = field(default_factory=list)
 
     def is_as_it_was(self, namespaces: Namespaces) -> bool:
-        """Tell whether nothing has changed, in a fraction of the time that it takes to list all again."""
+        """Tell whether nothing has changed; this is much faster than listing everything again."""
         return self.count == len(namespaces) and all(_has_mark(x, *mark) for x, mark in self.marks)
 
 
 def list_kept(namespaces: Namespaces) -> Kept:
-    """List all that namespaces hold, and whatever that is made of."""
+    """List the objects that namespaces hold, with all of their parts."""
     kept = Kept(len(namespaces), marks=[(each, _mark(each)) for each in namespaces.values()])
     found = kept.found
     seen: set[int] = set()
@@ -60,7 +60,7 @@ def list_kept(namespaces: Namespaces) -> Kept:
     return kept
 
 
-def what_changed(before: Kept, after: Kept) -> list[str]:
+def list_changed(before: Kept, after: Kept) -> list[str]:
     """List the names in a module whose objects have changed."""
     one, other = before.found, after.found
     changed = [
@@ -76,7 +76,7 @@ def _is_same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
 
 
 def _mark(x: Any) -> tuple[list[Any], Any]:
-    """The parts of an object, and what may change without them."""
+    """Return the parts of an object, and a description of what may change without them."""
     if isinstance(x, FunctionType):
         cells = [each.cell_contents for each in x.__closure__ or () if _is_full(each)]
         return [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *cells, *_mark(vars(x))[0]], None

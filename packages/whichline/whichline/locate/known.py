@@ -17,20 +17,20 @@ from whichline.locate.values import CLOSE, Axes, Value, as_value, find_layout, i
 class Match:
     """The checkpoints that the values of an expression equal."""
 
-    names: tuple[str, ...]  # for each time that it was computed, a step; for all times together, one
+    names: tuple[str, ...]  # one for each event; or one for all events together
     axes: tuple[Axes, ...]  # their layouts
-    together: bool = False  # whether the values of all times, one beside the other, are one step: a loop over one axis
+    together: bool = False  # whether the values of all events, stacked, equal one checkpoint: a loop over an axis
 
 
 @dataclass
 class Known:
     """The checkpoints of one call, and its inputs."""
 
-    steps: Checkpoints  # of the right program
-    given: Mapping[str, Any] = field(default_factory=dict)  # the tensors and the numbers that came in, by name
-    # which of these a value is, as far as that was asked for in some run
+    steps: Checkpoints
+    given: Mapping[str, Any] = field(default_factory=dict)  # the input tensors and numbers, by name
+    # which of these a value equals, by the value's key; runs with equal inputs share this
     found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
-    matches: dict[Hashable, Match | None] = field(default_factory=dict)  # the same for all values of an expression
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)  # by the keys of all values of an expression
 
     @cached_property
     def values(self) -> dict[str, Value]:
@@ -40,7 +40,7 @@ class Known:
 
     @cached_property
     def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
-        """For each size the values, sorted by the sum of their numbers: the sum, the value's position and its name."""
+        """For each number of elements, the values sorted by their sum: the sum, the order, the name, the value."""
         found: dict[int, list[tuple[float, int, str, Value]]] = {}
         for i, (name, value) in enumerate(self.values.items()):
             found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
@@ -64,14 +64,14 @@ class Known:
             self.matches.clear()
 
     def has(self, x: Any) -> bool:
-        """Tell whether a tensor is known in some layout; what is none is taken for right."""
+        """Tell whether a tensor is known in some layout; values that are no tensors count as known."""
         value = as_value(x) if isinstance(x, Tensor) else None
         return value is None or any(find_layout(value, known) is not None for _, known in self.list_alike(value))
 
     def list_alike(self, value: Value) -> list[tuple[str, Value]]:
-        """The values that may hold the same numbers as this one, in their order."""
+        """List the known values that may hold the same numbers as this one, in order."""
         known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
-        room = 3 * self._within * (abs(total) + 1e-9)
-        first = bisect_left(known, total - room, key=itemgetter(0))
-        last = bisect_right(known, total + room, key=itemgetter(0))
+        within = 3 * self._within * (abs(total) + 1e-9)
+        first = bisect_left(known, total - within, key=itemgetter(0))
+        last = bisect_right(known, total + within, key=itemgetter(0))
         return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]

@@ -1,4 +1,4 @@
-"""The student's lines of one call, each with a mark: right, wrong, made of what is wrong, or nothing that is known."""
+"""The lines that ran in one call, each with a mark: right, wrong, computed from a wrong value, or unknown."""
 
 import ast
 import linecache
@@ -18,7 +18,7 @@ from whichline.locate.source_location import find_columns, name_file
 from whichline.locate.trace import Trace
 
 RIGHT, WRONG, FOLLOWS, UNKNOWN = "✓✗· "
-Spot = tuple[str, int]  # a file and a line
+Spot = tuple[str, int]  # file and line
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,24 @@ class Line:
     """One line of a function."""
 
     number: int
-    text: str  # as it stands there
-    mark: str  # of the statement that begins there, or of a wrong expression in it
-    places: Sequence[Expression]  # the expressions that are its value, if that is numbers and the statement ends here
-    ran: bool  # whether a number was computed in its statement
+    text: str
+    mark: str  # of the statement that begins here, or of a wrong expression in the line
+    places: Sequence[Expression]  # the outermost expressions of the statement that ends here, if their values are known
+    ran: bool  # whether its statement computed a number
 
 
 @dataclass
 class MarkedLines:
-    """Marks the lines of a run."""
+    """The lines of one run, with marks."""
 
     trace: Trace
     observed: Observed  # the copy of the code that ran
-    findings: Sequence[Finding]  # the places that are wrong
-    root: Path  # the folder that the files of the findings are relative to
-    raised: Collection[Spot] = ()  # the lines that an error went through, whose values never came to be
+    findings: Sequence[Finding]
+    root: Path  # the files of the findings are relative to this folder
+    raised: Collection[Spot] = ()  # the lines in an error's traceback, which have no value
 
     def functions(self) -> Iterator[tuple[str, str, list[Line]]]:
-        """The functions that computed more than sizes, in the order in which they ran: file, name, and lines."""
+        """Yield the file, name and lines of each function that computed more than sizes, in the order of the run."""
         for file, function in dict.fromkeys((place.file, place.function) for place in self.trace.order):
             if definition := self.observed.definitions.get((file, function)):
                 lines = list(self._list_lines(file, function, definition))
@@ -53,7 +53,7 @@ class MarkedLines:
                     yield file, function, lines
 
     def _list_lines(self, file: str, function: str, definition: ast.FunctionDef) -> Iterator[Line]:
-        """The code of a function without comments, docstrings, imports and inner functions; after an error, no more."""
+        """Yield a function's lines up to an error, without comments, docstrings, imports and inner functions."""
         begins, left_out = _find_statements(definition)
         groups: dict[int, list[Expression]] = {}
         for place in self.trace.places:
@@ -80,7 +80,7 @@ class MarkedLines:
         return FOLLOWS if any(place in self._follows for place in places if not self._is_right(place)) else UNKNOWN
 
     def _find_outermost(self, places: Sequence[Expression]) -> list[Expression]:
-        """The expressions of a statement that are in no other one; but no truth values, nor what is given to a call."""
+        """List a statement's outermost expressions, without truth values and names that are passed to a call."""
         inside = {id(node) for place in places for node in ast.walk(place.node) if node is not place.node}
         outermost = [place for place in places if id(place.node) not in inside]
         given = [each for each in outermost if isinstance(each.node, ast.Name) and id(each.node) in self._inside]
@@ -89,14 +89,14 @@ class MarkedLines:
 
     @cached_property
     def _inside(self) -> set[int]:
-        """All that is in another expression, whether that is a number or not."""
+        """The ids of all nodes that are part of a larger expression."""
         return {id(node) for place in self.observed.places for node in ast.walk(place.node) if node is not place.node}
 
     def _is_right(self, place: Expression) -> bool:
-        """Tell whether an expression is a step or an argument, or a part of a tensor that is one when it is full."""
+        """Tell whether an expression equals a checkpoint or an argument, or fills a tensor that does in the end."""
         match = self.trace.match(place)
         if match or self.trace.is_number(place):
-            return bool(match) and "a size" not in match.names  # many sizes are the same by chance
+            return bool(match) and "a size" not in match.names  # a size may be right by chance
         if not place.in_place:
             return self.trace.is_right(place)
         filled = self.trace.objects[place][-1]
@@ -106,12 +106,12 @@ class MarkedLines:
     @cached_property
     def _wrong(self) -> set[Spot]:
         """The lines of the findings."""
-        told = {(each.file, line) for each in self.findings for line in (each.line, *each.likewise)}
+        reported = {(each.file, line) for each in self.findings for line in (each.line, *each.likewise)}
         files = {place.file for place in self.observed.places}
-        return {(file, line) for file in files for name, line in told if name == name_file(file, self.root)}
+        return {(file, line) for file in files for name, line in reported if name == name_file(file, self.root)}
 
     def _is_wrong(self, place: Expression) -> bool:
-        """Tell whether an expression is one that a finding marks."""
+        """Tell whether a finding marks an expression."""
         if (place.file, place.line) not in self._wrong:
             return False
         columns = find_columns(place.file, place.node)
@@ -122,9 +122,9 @@ class MarkedLines:
 
     @cached_property
     def _follows(self) -> set[Expression]:
-        """The expressions that were made of a wrong one, through names, attributes and calls."""
+        """The expressions that were computed from a wrong one, directly or through names, attributes and calls."""
         found: set[Expression] = set()
-        now: dict[Expression, bool] = {}  # of the last time
+        now: dict[Expression, bool] = {}  # whether the last event of each followed from a wrong one
         wrong: set[Any] = set()
         times: dict[Expression, int] = {}
         for place in self.trace.order:
@@ -139,7 +139,7 @@ class MarkedLines:
 
 
 def _find_statements(definition: ast.FunctionDef) -> tuple[dict[int, int], set[int]]:
-    """For each line of a function the first one of its statement, and the lines that are not shown."""
+    """Return, for each line of a function, the line where its statement begins; also the lines not to show."""
     begins: dict[int, int] = {}
     left_out: set[int] = set()
     for node in ast.walk(definition):
@@ -155,16 +155,16 @@ def _find_statements(definition: ast.FunctionDef) -> tuple[dict[int, int], set[i
 
 
 def _identify(value: Any) -> Any:
-    """Tell one tensor from another by which it is, and one number from another by what it is."""
+    """Return a key: the identity of a tensor, the value of a number."""
     if isinstance(value, Tensor):
         return "tensor", id(value)
     return None if isinstance(value, bool) else value
 
 
 def find_not_finite(trace: Trace) -> tuple[Expression, str] | None:
-    """The first expression that holds NaN or infinity, and which of them; −inf is what a mask is for."""
+    """Find the first expression that holds NaN or infinity, and say which; −inf is normal in masks."""
     times: dict[Expression, int] = {}
-    unset: set[int] = set()  # tensors that are still to be filled, with whatever was in memory
+    unset: set[int] = set()  # tensors of unwritten memory that the code has yet to fill
     for place in trace.order:
         time = times[place] = times.get(place, -1) + 1
         value, kept = trace.objects[place][time], trace.values[place][time]

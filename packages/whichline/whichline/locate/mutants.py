@@ -1,4 +1,4 @@
-"""Mutants: the student's function with one small change, of the kind that people make by mistake."""
+"""Mutants: a function of the student's with one small change, of a kind that undoes a common mistake."""
 
 import ast
 import copy
@@ -35,12 +35,12 @@ COUNTERPARTS = (
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
-AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that may be left out
+AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 NOT_RUN = ("returns", "annotation", "decorator_list", "type_params")
-MOST_NAMES = 6  # that are tried in the place of one
+MOST_NAMES = 6  # that replace one name
 MOST_AXES = 8  # of an operand of einsum
 
-# What a change is, after "With", and not what would be right.
+# What a change is, after "With"; a message does not say what would be right.
 OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
 NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
@@ -55,8 +55,8 @@ LISTED = "a list here, which a loop does not use up as it does a generator"
 
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
 
-Slot = tuple[ast.AST, str, int | None]  # where a node stands: the one above it, the field, and the number in that
-Change = tuple[ast.AST, ast.AST, str]  # the node to mark, what takes the place of the one in the slot, and the words
+Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
+Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Mutant:
 
     node: ast.AST  # the expression or the statement to mark
     words: str  # what the change is, after "With"
-    slot: Slot  # where it is made
-    new: ast.AST  # what is put there
+    slot: Slot  # the position of the change
+    new: ast.AST  # the node to put there
 
     @property
     def line(self) -> int:
@@ -79,11 +79,11 @@ class Mutant:
 
 
 class Mutable:
-    """A function of the student's, of which mutants are made.
+    """A function of the student's, and its mutants.
 
     Args:
         tree: of its file.
-        name: its qualified name; it is in no other function.
+        name: its qualified name; the function is inside no other one.
     """
 
     def __init__(self, tree: ast.Module, name: str) -> None:
@@ -113,12 +113,12 @@ class Mutable:
         return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
 
     def _ignores(self, slot: Slot, new: ast.AST) -> bool:
-        """Tell whether a change makes the function ignore a parameter: then wrong code may not run at all."""
+        """Tell whether a change makes the function ignore a parameter: it may pass only by avoiding the wrong code."""
         lost = _count_read(_get(slot)) - _count_read(new)
         return any(lost[each] == self._read[each] for each in lost.keys() & self._parameters)
 
     def compile(self, mutant: Mutant, file: str) -> CodeType | None:
-        """The code of a mutant; None if Python refuses it."""
+        """Compile a mutant; None if Python refuses it."""
         old = _get(mutant.slot)
         for node in ast.walk(mutant.new):
             if "lineno" in node._attributes and not hasattr(node, "lineno"):
@@ -134,12 +134,12 @@ class Mutable:
 
 
 def find_code(code: CodeType, name: str) -> CodeType | None:
-    """The code of a function, by its qualified name, in that of a file."""
+    """Find the code of a function, by its qualified name, in the code of its file."""
     return next((each for each in list_codes(code) if each.co_qualname == name), None)
 
 
 def _list_slots(function: ast.FunctionDef) -> Iterator[Slot]:
-    """The places in the body of a function where an expression or a statement stands."""
+    """Yield the slots of all expressions and statements in the body of a function."""
     todo: list[ast.AST] = [*function.body]
     yield from ((function, "body", number) for number in range(len(function.body)))
     while todo:
@@ -199,7 +199,7 @@ class Changes:
         is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_counted or is_whole:
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
-        if field == "args" and _name_called(above) in OF_SIZES:
+        if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SIZES:
             yield node, _call("abs", node), ABSOLUTE
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
             yield node, _call("list", node), LISTED

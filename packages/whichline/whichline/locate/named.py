@@ -1,11 +1,11 @@
-"""What a reference says of its own values: their names, the questions of a tutor, and which of them are alike.
+"""Reading a reference: the names of its values, a tutor's questions about them, and which values are counterparts.
 
     # 3 Distances
     def run_distances(x, y):
         offsets = x[:, None] - y  #: the offsets. Of which point from which?
 
-A value has the name of its variable, or that in a `#:` comment on its line or above it. What follows the first full
-stop is the question. A comment that is a question alone asks it of all values up to the next blank line. A comment that
+A value is named by a `#:` comment on its line or above it, or else by its variable. The text after the first full stop
+is the question. A comment that is only a question belongs to all values up to the next blank line. A comment that
 begins with a number names the section of the handout.
 """
 
@@ -21,23 +21,23 @@ from whichline.engine.problem_folder import REFERENCE
 
 STACK = "torch.stack"
 SECTION = re.compile(r"# (\w*\d\w* \S.*)")
-Span = tuple[int, int, int, int]  # the first line of an expression, its last line, and the columns
+Span = tuple[int, int, int, int]  # of an expression: first line, last line, first column, end column
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
     """An expression whose value has a name."""
 
-    variable: str  # that it is assigned to; "" of one that is returned
-    text: str  # the name; `{}`, or else its end, says of which call it is
-    ask: str  # what a tutor asks of whoever has another value
+    variable: str  # that it is assigned to; "" if it is returned
+    text: str  # the name; the call is named at `{}`, or else at the end
+    ask: str  # a tutor's question to a student who has another value
     section: str  # of the handout
     node: ast.expr
-    is_written: bool  # whether a comment names it, and not its variable alone
+    is_written: bool  # whether a comment gives the name
 
     @property
     def is_answer(self) -> bool:
-        """Tell whether it is returned."""
+        """Tell whether the expression is returned."""
         return not self.variable
 
     @cached_property
@@ -45,7 +45,7 @@ class Named:
         return list_variables(self.node)
 
     def write(self, where: str) -> str:
-        """The name of the value in one call: " of the keys"."""
+        """Name the value in one call, which `where` names: " of the keys"."""
         if "{}" not in self.text:
             return self.text + where
         return self.text.replace(" of {}", where).replace("{}", where.removeprefix(" of "))
@@ -56,16 +56,15 @@ class Site:
     """A call of a function that a reference defines."""
 
     node: ast.Call
-    role: str  # which of several calls in one function it is: "the offsets", as the answer is called; or ""
-    # the positions and names of the arguments that are not the same in all of these calls
-    differing: frozenset[int | str]
+    role: str  # which of several calls in one function it is, by the name of its result: "the offsets"; or ""
+    differing: frozenset[int | str]  # positions and names of the arguments that differ between these calls
 
     def pass_on(self, variables: set[str], parameters: Sequence[str]) -> set[str]:
-        """The parameters that get something made of these variables."""
+        """Return the parameters whose arguments contain one of these variables."""
         return {name for _, name, value in self._bind(parameters) if variables & list_variables(value)}
 
     def find_differing(self, parameters: Sequence[str]) -> set[str]:
-        """The parameters that get something else in each of the calls."""
+        """Return the parameters whose arguments differ between the calls."""
         return {name for place, name, _ in self._bind(parameters) if place in self.differing}
 
     def _bind(self, parameters: Sequence[str]) -> Iterator[tuple[int | str, str, ast.expr]]:
@@ -78,29 +77,29 @@ class Function:
     """A function of a reference."""
 
     parameters: list[str]
-    # of each assignment the variables that it sets, and those that it reads
-    made: list[tuple[set[str], set[str]]] = field(default_factory=list)
-    # of each loop its first line and its last, and what one turn is called, from the outermost on
+    # for each assignment, the variables that it sets and those that it reads
+    assignments: list[tuple[set[str], set[str]]] = field(default_factory=list)
+    # for each loop, from the outermost on: its first and last line, and the name of one turn
     loops: list[tuple[int, int, str]] = field(default_factory=list)
     sites: dict[Span, Site] = field(default_factory=dict)  # its calls of functions that a reference defines
 
     def spread(self, variables: set[str]) -> set[str]:
-        """These variables, and all that are made of them."""
-        while more := {new for sets, reads in self.made if reads & variables for new in sets} - variables:
+        """Return these variables, and all that are computed from them."""
+        while more := {new for sets, reads in self.assignments if reads & variables for new in sets} - variables:
             variables = variables | more
         return variables
 
 
 class NamedFile:
-    """A file with a reference, as far as it can be read without running it.
+    """A reference's file, as it can be read without running it.
 
     Attributes:
-        values: the expressions that have a name.
-        functions: by their names.
+        values: the expressions that have a name, by position.
+        functions: by name.
     """
 
     def __init__(self, source: str) -> None:
-        self._said, self._sections = _read_comments(source)
+        self._comments, self._sections = _read_comments(source)
         tree = ast.parse(source)
         self.values = {span_of(each.node): each for node in ast.walk(tree) for each in self._read_name(node)}
         imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
@@ -125,8 +124,8 @@ class NamedFile:
         yield Named(variable, text or default, ask, section, value, bool(text))
 
     def _read_comment(self, node: ast.stmt) -> str:
-        """What a comment says of a statement."""
-        texts = [self._said.get(line, "") for line in (node.lineno, node.end_lineno or 0)]
+        """Return the comment on a statement."""
+        texts = [self._comments.get(line, "") for line in (node.lineno, node.end_lineno or 0)]
         return next((each for each in texts if each.partition(". ")[0]), texts[0])
 
     def _read_function(self, node: ast.FunctionDef, callees: set[str]) -> Function:
@@ -135,25 +134,25 @@ class NamedFile:
         for each in (inner for inner in ast.walk(node) if isinstance(inner, ast.stmt)):
             if isinstance(each, ast.Assign):
                 sets = {name for target in each.targets for name in list_variables(target)}
-                function.made.append((sets, list_variables(each.value)))
+                function.assignments.append((sets, list_variables(each.value)))
             elif isinstance(each, ast.For):
-                function.loops.append((each.lineno, each.end_lineno or 0, self._said.get(each.lineno) or "turn"))
-                function.made.append((list_variables(each.target), list_variables(each.iter)))
+                function.loops.append((each.lineno, each.end_lineno or 0, self._comments.get(each.lineno) or "turn"))
+                function.assignments.append((list_variables(each.target), list_variables(each.iter)))
             for call, callee in _list_calls(each):
                 if callee in callees:
                     calls.setdefault(callee, []).append((call, *self._read_role(each, call)))
         function.loops.sort()
         for several in calls.values():
-            # Where one call has a role in a comment, the variables of the others are none.
+            # If a comment gives one call a role, the variables of the other calls are no roles.
             are_written = any(role and is_written for _, role, is_written in several)
             differing = _find_differing([call for call, _, _ in several])
             for call, role, is_written in several:
-                told = role if len(several) > 1 and is_written == are_written else ""
-                function.sites[span_of(call)] = Site(call, told, differing)
+                has_role = len(several) > 1 and is_written == are_written
+                function.sites[span_of(call)] = Site(call, role if has_role else "", differing)
         return function
 
     def _read_role(self, statement: ast.stmt, call: ast.Call) -> tuple[str, bool]:
-        """Which call it is, and whether a comment says so: that of a call whose answer nothing uses."""
+        """Return the role of a call, and whether a comment gives it; a call whose result is unused has a comment."""
         if isinstance(statement, ast.Expr) and statement.value is call:
             return self._read_comment(statement).partition(". ")[0], True
         if isinstance(statement, ast.Assign) and statement.value is call:
@@ -161,10 +160,9 @@ class NamedFile:
         return "", False
 
     def list_counterparts(self) -> Iterator[tuple[str, str]]:
-        """List the pairs of words that stand for one another in names.
+        """List the pairs of words that are counterparts in names, as "keys" and "values".
 
-        These are the roles of the calls of one function, and the words that differ between values that `torch.stack`
-        puts side by side.
+        They differ between the roles of two calls of one function, or between two values that `torch.stack` joins.
         """
         for function in self.functions.values():
             for one, other in combinations(function.sites.values(), 2):
@@ -180,7 +178,7 @@ class NamedFile:
 
 
 def _list_differing(one: str, other: str) -> Iterator[tuple[str, str]]:
-    """The words in which two names differ, if that is one word in each."""
+    """Yield the words in which two names differ, if it is one word in each."""
     both = one.split(), other.split()
     differing = [pair for pair in zip(*both, strict=False) if pair[0] != pair[1]]
     if len(both[0]) == len(both[1]) and len(differing) == 1:
@@ -188,7 +186,7 @@ def _list_differing(one: str, other: str) -> Iterator[tuple[str, str]]:
 
 
 def _list_calls(statement: ast.stmt) -> Iterator[tuple[ast.Call, str]]:
-    """The calls of functions by a plain name in a statement, but for those in statements inside it."""
+    """Yield the calls of plain names in a statement, without those in statements inside it."""
     todo = [*ast.iter_child_nodes(statement)]
     while todo:
         node = todo.pop(0)
@@ -198,7 +196,7 @@ def _list_calls(statement: ast.stmt) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _find_differing(calls: Sequence[ast.Call]) -> frozenset[int | str]:
-    """The positions and names of arguments that are not the same in all calls."""
+    """Return the positions and names of the arguments that differ between calls."""
     given: dict[int | str, list[str]] = {}
     for call in calls:
         for place, value in (*enumerate(call.args), *((each.arg or "", each.value) for each in call.keywords)):
@@ -207,8 +205,8 @@ def _find_differing(calls: Sequence[ast.Call]) -> frozenset[int | str]:
 
 
 def _read_comments(source: str) -> tuple[Mapping[int, str], Sequence[tuple[int, str]]]:
-    """What `#:` comments say of the statements on some lines, and the sections by the lines of their headings."""
-    said: dict[int, str] = {}
+    """Return the `#:` comments by the lines of their statements, and the sections with the lines of their headings."""
+    comments: dict[int, str] = {}
     sections: list[tuple[int, str]] = []
     above, question = "", ""
     for number, line in enumerate(source.splitlines(), 1):
@@ -222,11 +220,11 @@ def _read_comments(source: str) -> tuple[Mapping[int, str], Sequence[tuple[int, 
             if above.endswith("?") and ". " not in above:
                 above, question = "", above
         else:
-            said[number] = above or text.strip()
-            if question and ". " not in said[number]:
-                said[number] += f". {question}"
+            comments[number] = above or text.strip()
+            if question and ". " not in comments[number]:
+                comments[number] += f". {question}"
             above = ""
-    return said, sections
+    return comments, sections
 
 
 def is_reference(module: str | None) -> bool:

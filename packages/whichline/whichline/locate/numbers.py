@@ -1,4 +1,4 @@
-"""The expressions where the first number goes wrong."""
+"""Finding wrong numbers: the expressions where the first number goes wrong, reported as findings."""
 
 import ast
 import inspect
@@ -15,33 +15,33 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, is_plain, join_patches, say_corrected
+from whichline.locate.found import Found, describe_correction, is_plain, join_patches
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import END, PLACES
+from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unused_arguments import find_unread, list_needed
 from whichline.locate.values import is_equal, is_one
 
-MOST = 2  # places that are told
+MOST = 2  # places that are reported
 EXTRA = "Where in the formula is this step?"
 ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
 NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
-ASKED = 3  # failing tests whose arguments are looked at
+ASKED = 3  # failing tests whose arguments are varied
 
 
 def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch, bool]:
-    """Find the places of wrong numbers, what was put there, and whether it is plain what is wrong."""
+    """Find where numbers go wrong; also return the replacements, and whether all differences are simple."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
         return [], {}, True
     if unread := _find_unread(runner, wrong):
         return unread, {}, False
     runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
-    most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+    most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return [], {}, True
@@ -50,23 +50,24 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
         return _find_inner(runner, found, wrong), {}, True
-    told = list({each.place: each for each in reversed(found)}.values())[::-1]
-    proof = _prove(told, len(explained), len(passing), len(failing))
-    findings = [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]]
+    shown = list({each.place: each for each in reversed(found)}.values())[::-1]
+    proof = _describe_proof(shown, len(explained), len(passing), len(failing))
+    findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
     return findings, patch, is_plain(found)
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
-    """The tests that pass because the places are right, and not in spite of them; a few that differ show it for all."""
+    """List the tests that pass because of the replacements; a few kinds of tests may show it for all."""
 
-    def is_for_that(test: Test) -> bool:
+    def passes_for_that(test: Test) -> bool:
         return runner.see(test, join_patches(found), "explained", lambda then: is_explained(then, found))
 
-    return [*passing] if all(map(is_for_that, choose_kinds(passing, FEW))) else [*filter(is_for_that, passing)]
+    is_for_all = all(map(passes_for_that, choose_kinds(passing, FEW)))
+    return [*passing] if is_for_all else [*filter(passes_for_that, passing)]
 
 
 def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
-    """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
+    """Find the one wrong value that makes tests raise, with whose checkpoint all of them pass."""
     runner = replace(runner, pairs=pair_functions(runner, runner.suite.list_needed(crashing[0].problem)), lent=())
     found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
     patch = join_patches(found)
@@ -75,36 +76,37 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
     trusting = replace(runner, lent=right)
     if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
         return None
-    return _tell(found[0], runner, crashing, _prove(found, len(crashing), len(crashing), failing))
+    proof = _describe_proof(found, len(crashing), len(crashing), failing)
+    return _report(found[0], runner, crashing, proof)
 
 
 def _has_other_shape(found: Found) -> bool:
-    """Tell whether a value has not the shape of the right one: other numbers make no line raise.
+    """Tell whether a value has another shape than its checkpoint: other numbers alone make no line raise.
 
-    With the answer in the place of anything, no test fails.
+    The right output is no evidence, since no test fails with it.
     """
     value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
-    if step is None or step.name.startswith(END):
+    if step is None or step.name.startswith(LAST_CHECKPOINT):
         return False
     return isinstance(value, Tensor) and value.shape != step.value.tensor.shape
 
 
 def _find_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
-    """Tell what makes calls inside right and changes the answers, though the tests still fail."""
+    """Report the replacements that make inner calls right and change the outputs, though the tests still fail."""
     inner = [each for each in found if each.option.adapter]
     patch = join_patches(inner)
     if not any(not is_equal(runner.look(test).came, runner.run(test, patch).came) for test in failing):
         return []
     right = judge_calls(runner, failing, patch).right
-    proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
-    return [_tell(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
+    proof = "With this corrected, every call of this function is right; the tests also fail for another reason."
+    return [_report(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
 
 
 def _is_rounded(runner: Runner, test: Test) -> bool:
-    """Tell whether a case in float64 is computed in float32: then it is digits that are lost."""
+    """Tell whether a test case in float64 is computed in float32, so that only digits are lost."""
     if test.cases()[0].dtype != torch.float64:
         return False
-    # What a constructor makes is loaded with other numbers; a table that stays is read again.
+    # Parameters made by a constructor are overwritten later; a table that stays is read again elsewhere.
     return any(
         isinstance(each, Tensor) and each.dtype == torch.float32 and not place.function.endswith("__init__")
         for place, objects in runner.look(test).objects.items()
@@ -113,7 +115,7 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
 
 
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
-    """An argument that decides the right answer, and that the code never reads."""
+    """Find an argument that the right output depends on, and that the code never reads."""
     for test in wrong[:ASKED]:
         trace = runner.look(test)
         call = test.cases()[0].call
@@ -130,18 +132,18 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
     return []
 
 
-def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:
-    """Say how many tests pass with right values in all the places; or how many these explain, if others pass, too."""
+def _describe_proof(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:
+    """Say how many tests pass with the replacements; or how many they explain, if more pass."""
     if explained < passing:
         these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
         return f"{these} {explained} of the {failing} failing tests."
-    return f"{say_corrected(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
+    return f"{describe_correction(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
 
 
-def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
+def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = (
-        found.difference.words + _describe_not_given(found, runner.observed) + _describe_unused(found, runner.observed)
+        found.difference.words + _describe_unpassed(found, runner.observed) + _describe_unused(found, runner.observed)
     )
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
@@ -160,7 +162,7 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
 
 
 def _describe_unused(found: Found, observed: Observed) -> str:
-    """Name a line that computes something right which nothing reads."""
+    """Name a line that computes a right value which nothing reads."""
     trace = found.trace
     for place in trace.places:
         match = trace.match(place)
@@ -173,13 +175,13 @@ def _describe_unused(found: Found, observed: Observed) -> str:
 
 
 def _is_seen(trace: Trace, place: Expression) -> bool:
-    """Tell whether another expression has the same tensor, or array: then something is done with it."""
+    """Tell whether another expression has the same tensor or array, so that the code uses it."""
     value = trace.objects[place][-1]
     return any(is_one(each, value) for at, objects in trace.objects.items() if at is not place for each in objects)
 
 
 def _is_unused(place: Expression, function: ast.FunctionDef) -> bool:
-    """Tell whether the value of an expression is thrown away, or given to a name that is not read after that."""
+    """Tell whether an expression's value is thrown away, or assigned to a name that is not read afterwards."""
     statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
     own = next((each for each in statements if _is_of(each, place)), None)
     loops = (each for each in statements if isinstance(each, ast.For | ast.While))
@@ -197,13 +199,13 @@ def _is_unused(place: Expression, function: ast.FunctionDef) -> bool:
 
 
 def _is_of(statement: ast.stmt, place: Expression) -> bool:
-    """Tell whether an expression is all that a statement computes; the statement may have probes by now."""
+    """Tell whether a statement computes just this expression; by position, since the statement may have probes."""
     value = getattr(statement, "value", None)
     return isinstance(value, ast.expr) and span_of(value) == span_of(place.node)
 
 
-def _describe_not_given(found: Found, observed: Observed) -> str:
-    """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
+def _describe_unpassed(found: Found, observed: Observed) -> str:
+    """Name a parameter that a call leaves at None, if the difference is not simple."""
     call = found.place.node
     if found.difference.is_simple or not isinstance(call, ast.Call):
         return ""
@@ -217,7 +219,7 @@ def _describe_not_given(found: Found, observed: Observed) -> str:
 
 
 def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple[str, str]:
-    """The file and the name of the function that a call by a name of the whole file reaches, if it is one."""
+    """Find the file and name of the function that a call reaches by a global name; ("", "") if it is none."""
     value: Any = SimpleNamespace(**observed.find_namespace(place.file))
     for name in ast.unparse(call.func).split("."):
         value = getattr(value, name, None)

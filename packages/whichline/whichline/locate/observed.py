@@ -1,7 +1,7 @@
-"""A second import of the student's code, with a probe at every expression: what the tests ran is not touched.
+"""A second import of the student's code, with a probe at every expression; the code that the tests ran is not touched.
 
-While this copy runs, imports find it in the place of the student's modules. What cannot be imported a second time, or
-is in no file, is not followed: a call of it is one expression.
+While this copy runs, imports find it in place of the student's modules. Code that is in no file is not observed: a call
+of it is one expression.
 """
 
 import _imp
@@ -29,13 +29,13 @@ from typing import Any
 import torch
 
 from whichline.locate.instrument import ANSWER, ENTER, LEAVE, PROBE, ProbedFile, instrument
-from whichline.locate.kept import list_kept, what_changed
+from whichline.locate.kept import list_changed, list_kept
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.registered import Registered
 from whichline.rules.settings import keep_settings
 
-LONG = 1.0  # seconds from which an import that waits counts as one that computes
-MOST_SECONDS = 2.0  # that imports take in one search; the first one is always made
+LONG = 1.0  # seconds; a longer import is measured by the clock, since it may wait for something
+MOST_SECONDS = 2.0  # for the imports of one search; the first one is always made
 Namespace = dict[str, Any]
 
 
@@ -47,14 +47,14 @@ class Observed:
     """The student's code, imported once more when it is first needed.
 
     Args:
-        adapters: what the tests call: a module, or functions by their names.
-        is_students: tells by a file's name whether it is.
-        cell: the file of a notebook's cell: of that the definitions alone run once more.
+        adapters: what the tests call: a module, or functions by name.
+        is_students: tells whether a file is the student's.
+        cell: the file of a notebook's cell, of which only the definitions run again.
 
     Attributes:
-        recorder: gets what the probes see; without one they see nothing.
+        recorder: gets the values from the probes; without one they do nothing.
         imports: how often the code was imported.
-        is_stale: whether something is kept from one run to the next, and another import would take too long.
+        is_stale: whether the code keeps state between runs, and another import would take too long.
     """
 
     def __init__(self, adapters: Any, is_students: Callable[[str], bool], cell: str = "") -> None:
@@ -71,9 +71,9 @@ class Observed:
         self._error: Exception | None = None
         self._loaded = 0
         self._students: dict[str, ModuleType] = {}
-        self._names: dict[str, None] = {}  # of their modules, in the order in which they were imported
+        self._names: dict[str, None] = {}  # of their modules, in the order of import
         self._modules: dict[str, ModuleType] = {}
-        self._copies: dict[int, tuple[Namespace, Namespace]] = {}  # by the id of a namespace, that and its copy
+        self._copies: dict[int, tuple[Namespace, Namespace]] = {}  # by id: a namespace and its copy
 
     @cached_property
     def adapters(self) -> Any:
@@ -93,14 +93,14 @@ class Observed:
         return {(name, each): node for name, file in self.files.items() for each, node in file.definitions.items()}
 
     def find_namespace(self, file: str) -> Namespace:
-        """The names of a whole file, in the copy."""
+        """Find the global names of a file, in the copy."""
         _ = self.adapters
         modules = (vars(each) for each in self._modules.values() if _find_file(each) == file)
         executed = (copy for _, copy in self._copies.values() if any(map(partial(_is_of, file), copy.values())))
         return next(chain(modules, executed), {})
 
     def is_saved_since(self) -> bool:
-        """Tell whether a file reads otherwise than when the tests imported it."""
+        """Tell whether a file has changed since the tests imported it."""
         namespaces = [*map(vars, self._students.values()), *(plain for plain, _ in self._copies.values())]
         functions = [each for names in namespaces for each in names.values() if isinstance(each, FunctionType)]
         codes = {each.__code__ for each in functions if each.__code__.co_filename in self.files}
@@ -111,10 +111,10 @@ class Observed:
 
     @contextmanager
     def run(self, recorder: Recorder) -> Iterator[None]:
-        """Have the probes tell a recorder what they see, and all imports find the copy.
+        """Pass the values of the probes to a recorder, and have imports find the copy.
 
         Raises:
-            Exception: an error of ours while something was noted.
+            Exception: an error of ours in the recorder.
         """
         self.refresh()
         self.recorder = recorder
@@ -127,22 +127,24 @@ class Observed:
             raise recorder.broken
 
     def refresh(self) -> None:
-        """Import the code anew if something of an earlier run is kept, and importing it does not take long."""
+        """Import the code again if it keeps state from an earlier run, and the import does not take long."""
         _ = self.adapters
         if self._is_keeping or not self.find_kept():
             return
-        self.is_stale = self._fastest * (self.imports + 1) > MOST_SECONDS  # what a busy machine adds is left out
+        self.is_stale = (
+            self._fastest * (self.imports + 1) > MOST_SECONDS
+        )  # the fastest: other imports may have met a busy machine
         if not self.is_stale:
             self._import()
 
     def find_kept(self) -> list[str]:
-        """The names in the student's modules under which something is kept since the last import."""
+        """List the names in the student's modules whose values have changed since the import."""
         namespaces = self._list_namespaces()
-        return [] if self._state.is_as_it_was(namespaces) else what_changed(self._state, list_kept(namespaces))
+        return [] if self._state.is_as_it_was(namespaces) else list_changed(self._state, list_kept(namespaces))
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Go on with what these runs leave behind."""
+        """Keep the state that the runs in this block leave behind."""
         self.refresh()
         self._is_keeping = True
         try:
@@ -156,7 +158,7 @@ class Observed:
         if self._error:
             raise self._error
         started, computed = time.perf_counter(), time.thread_time()
-        late = self._modules  # what the tests, or an earlier run, have imported late: it may keep something, too
+        late = self._modules  # imported during a run; these may keep state, too
         self._modules, self._copies, self._registered = {}, {}, Registered(self.is_students)
         try:
             with self._in_place():
@@ -184,7 +186,7 @@ class Observed:
         return SimpleNamespace(**{name: self._find_copy(name, value) for name, value in vars(self.plain).items()})
 
     def _find_copy(self, name: str, value: Any) -> Any:
-        """The function of the copy that stands for one of the student's; what there is no copy of stays."""
+        """Find the copy of a function; return the value itself if there is none."""
         function = inspect.unwrap(value) if isinstance(value, FunctionType | functools._lru_cache_wrapper) else None
         if not isinstance(function, FunctionType) or not self.is_students(function.__code__.co_filename):
             return value
@@ -193,7 +195,7 @@ class Observed:
         return next((copy[each] for each in (value.__name__, name) if plain.get(each) is value and each in copy), value)
 
     def _copy_namespace(self, plain: Namespace, file: str) -> Namespace:
-        """The same names of the copy: of a module, or, where code was executed without one, by executing it again."""
+        """Copy a namespace: import its module, or, if it has none, execute its code again."""
         name = plain.get("__name__", "")
         if name in self._students and vars(self._students[name]) is plain:
             return vars(importlib.import_module(name))
@@ -214,7 +216,7 @@ class Observed:
         return probed
 
     def _make_builtins(self, probed: ProbedFile) -> Namespace:
-        """The names that are everywhere, with the probe among them: it is in no namespace of the student's."""
+        """Add the probe to Python's builtins, so that the student's own namespaces stay as they are."""
         places = probed.places
 
         def probe(number: int, value: Any) -> Any:
@@ -235,13 +237,13 @@ class Observed:
 
         return {**vars(builtins), PROBE: probe, ENTER: enter, ANSWER: answer, LEAVE: leave}
 
-    # What Python asks of a finder of modules, and of their loader.
+    # Python's protocol for finding and loading modules.
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module as other finders do; one of the student's gets its probes when it is loaded."""
+        """Find a module as the other finders do; a module of the student's gets its probes when it is loaded."""
         others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
         spec = next((spec for finder in others if (spec := finder.find_spec(name, path, target))), None)
-        if spec and self.is_students((spec.has_location and spec.origin) or _first(spec.submodule_search_locations)):
+        if spec and self.is_students((spec.has_location and spec.origin) or _pick(spec.submodule_search_locations)):
             self._names[name] = None
             if isinstance(spec.loader, SourceLoader):
                 spec.loader.create_module = self._create_module
@@ -264,7 +266,7 @@ class Observed:
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """Put the copy in the place of the student's modules; all is as it was afterwards."""
+        """Put the copy in place of the student's modules for a block, and restore everything after it."""
         self._find_students()
         students = self._swap(self._modules)
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  (any object with `find_spec` will do)
@@ -276,7 +278,7 @@ class Observed:
             self._modules = self._swap(students)
 
     def _find_students(self) -> None:
-        """Find the student's modules, some of which are only imported by a call."""
+        """Find the student's modules, some of which a call imports."""
         if len(sys.modules) != self._loaded:
             self._loaded = len(sys.modules)
             found = {name: each for name, each in list(sys.modules.items()) if self.is_students(_find_file(each))}
@@ -284,13 +286,13 @@ class Observed:
             self._names |= dict.fromkeys(found)
 
     def _swap(self, modules: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
-        """Put these modules in the place of those that there are, which it gives back."""
-        with _no_imports_of(self._names):
+        """Replace the student's modules by these, and return the replaced ones."""
+        with _hold_off_imports(self._names):
             before = {name: sys.modules.pop(name) for name in self._names if name in sys.modules}
             sys.modules.update(modules)
         for name in self._names:
             package, _, child = name.rpartition(".")
-            if package in sys.modules and package not in self._names:  # others' keep their attributes
+            if package in sys.modules and package not in self._names:  # a package of others
                 if name in modules:
                     setattr(sys.modules[package], child, modules[name])
                 else:
@@ -300,8 +302,8 @@ class Observed:
 
 @contextmanager
 def keep_state() -> Iterator[None]:
-    """Leave the settings of torch and random numbers as they were."""
-    drawn, numpy = random.getstate(), sys.modules.get("numpy.random")  # which takes time to import
+    """Restore the settings of torch, and the random numbers, after a block."""
+    drawn, numpy = random.getstate(), sys.modules.get("numpy.random")  # only if imported: that takes time
     of_numpy = numpy.get_state() if numpy else None
     eager = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
     with keep_settings(), torch.random.fork_rng(devices=[]), eager:
@@ -314,8 +316,8 @@ def keep_state() -> Iterator[None]:
 
 
 @contextmanager
-def _no_imports_of(names: Collection[str]) -> Iterator[None]:
-    """Wait until no other thread imports these modules, and let none begin: in the end each looks for its own."""
+def _hold_off_imports(names: Collection[str]) -> Iterator[None]:
+    """Wait until no other thread imports these modules, and hold off such imports for a block."""
     while True:
         _imp.acquire_lock()
         try:
@@ -331,7 +333,7 @@ def _no_imports_of(names: Collection[str]) -> Iterator[None]:
 
 
 def list_codes(code: CodeType) -> list[CodeType]:
-    """A piece of code, and all that is defined in it."""
+    """List a code object, and all code objects inside it."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return [code, *chain.from_iterable(map(list_codes, inner))]
 
@@ -346,10 +348,10 @@ def _is_of(file: str, value: Any) -> bool:
 
 
 def _find_file(module: Any) -> str:
-    """The file of a module, or the folder of one without; what stands in for a module may have none."""
+    """Find the file of a module, or its folder; "" if it has neither, as a stand-in for a module may."""
     names = getattr(module, "__dict__", None) or {}
-    return str(names.get("__file__") or _first(names.get("__path__")))
+    return str(names.get("__file__") or _pick(names.get("__path__")))
 
 
-def _first(folders: Any) -> str:
+def _pick(folders: Any) -> str:
     return next(iter(folders or ()), "")

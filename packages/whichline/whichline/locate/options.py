@@ -19,40 +19,40 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, Axes, as_value, find_layout, identify, is_near, lay_out, relay
 
 LOW = -1e9  # what students write for −inf
-MOST_CALLS = 4  # in turn
-MOST_LAYOUTS = 4  # of one step
-MOST_OTHERS = 8  # steps of another shape
+MOST_CALLS = 4  # events of an expression for which each may have its own checkpoint
+MOST_LAYOUTS = 4  # of one checkpoint
+MOST_OTHERS = 8  # checkpoints of another shape
 
 
 @dataclass(frozen=True)
 class Option:
     """Checkpoints that replace the values of an expression."""
 
-    names: tuple[str, ...]  # of a step for each time that it is computed; the last one stands for all times after it
+    names: tuple[str, ...]  # the n-th event gets the n-th of these; events after the last one get the last one
     axes: Axes = None  # their layout; None: as they are
-    is_sliced: bool = False  # whether the n-th time gets the n-th slice of one step
-    # whether the step is the first of a series, and the n-th time gets the n-th one. That of the second block stands
-    # for a loop that has another way with the first one.
+    is_sliced: bool = False  # whether the n-th event gets the n-th slice of one checkpoint
+    # whether the n-th event gets the n-th checkpoint of a series that begins here; a loop may treat the first block
+    # apart, so a series may begin at the second one
     is_series: bool = False
-    is_low: bool = False  # whether a very low number is put for −inf
-    shift: int = 0  # what is added to a number, to see whether another one does as well
-    adapter: str = ""  # whose reference has the steps, if that is another than the one that is called
-    # of what it is and of what belongs there, two counterparts; then whatever the expression is for the former, in
-    # another test the turned keys, is exchanged for what that is for the latter
+    is_low: bool = False  # whether a very low number replaces −inf
+    shift: int = 0  # added to a number, to see whether another number does as well
+    adapter: str = ""  # whose reference computes them; "" for the adapter that the test calls
+    # two counterparts, such as keys and values; whatever the expression is for the first one, in another test the
+    # rotated keys, is replaced by the same for the second one
     kinds: tuple[str, str] | None = None
 
     def __call__(self, call: Any, time: int, value: Any) -> Any:
-        """Return the replacement of the n-th value; None keeps the value."""
+        """Return the replacement for the n-th value; None keeps the value."""
         known = call.inner.get(self.adapter) if self.adapter else call.known
         return choose_value(self, known.steps.taken, time, value) if known else None
 
     @property
     def as_is(self) -> "Option":
-        """The same with −inf where that belongs."""
+        """The same option, with −inf itself."""
         return replace(self, is_low=False)
 
     def is_like(self, other: "Option") -> bool:
-        """Tell whether this is for one thing what another one is for its counterpart."""
+        """Tell whether two options are the same but for counterparts: the scaled keys, the scaled values."""
         patterns = [[find_counterparts().sub("*", name) for name in option.names] for option in (self, other)]
         layout = (self.axes, self.is_sliced, self.is_series, self.is_low)
         return (
@@ -63,7 +63,7 @@ class Option:
 
 
 def find_what_is(trace: Trace, place: Expression) -> Option | None:
-    """The one step that an expression is each time, or the series of which it is one after the other."""
+    """Find the one checkpoint that an expression equals in every event, or the series that it goes through."""
     match = trace.match(place)
     if not match or match.names[0] not in trace.steps:
         return None
@@ -78,19 +78,14 @@ def find_what_is(trace: Trace, place: Expression) -> Option | None:
 
 
 def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
-    """Tell whether each value is the step of its turn."""
+    """Tell whether the n-th value equals the n-th checkpoint."""
     return len(values) == len(steps) and all(
         find_layout(as_value(value), step.value) is not None for value, step in zip(values, steps, strict=True)
     )
 
 
 def list_options(trace: Trace, place: Expression) -> list[Option]:
-    """The steps that fit in the place of an expression, those first that come next in the right program.
-
-    Args:
-        trace: a run in which the expression is computed.
-        place: the expression.
-    """
+    """List the checkpoints that can replace an expression, those first that the reference computes next."""
     value = trace.value(place)[0]
     if value is None:
         return []
@@ -113,16 +108,16 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
 
 
 def _is_among_whole_numbers(trace: Trace, place: Expression) -> bool:
-    """Tell whether a tensor of whole numbers, such as positions, is made of a number."""
+    """Tell whether a number goes into a tensor of whole numbers, such as positions."""
     around = [trace.values[each][0] for each in trace.places if place in trace.list_operands(each)]
     return any(isinstance(x, Tensor) and not x.is_floating_point() for x in around)
 
 
 def _order_steps(trace: Trace, place: Expression) -> list[Step]:
-    """The steps, from the last one on that the expression is made of."""
+    """Order the checkpoints: first those after the last one among the operands, the nearest first."""
     matches = [trace.match(each) for each in trace.list_operands(place)]
     names = [name for match in matches if match for name in match.names if name in trace.steps]
-    firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
+    firsts = [match.names[0] for match in matches if match]  # of a series, the first one counts
     reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]
     here = max(reached, default=-1)
     return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
@@ -145,20 +140,20 @@ def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Ite
                 yield Option((step.name,), axes)
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
-    if times == 1 or (value.ndim and len({*map(identify, values)}) == 1):  # else a loop cuts it
+    if times == 1 or (value.ndim and len({*map(identify, values)}) == 1):  # otherwise a loop slices it
         yield from _list_others(value, steps)
         answer = [step for step in steps if step.name == list(trace.steps)[-1]]
         yield from (Option((step.name,)) for step in answer if trace.is_returned(place))
 
 
 def _list_others(value: Tensor, steps: Sequence[Step]) -> list[Option]:
-    """The nearest steps of another shape."""
+    """List the nearest checkpoints of another shape."""
     others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
     return [Option((step.name,)) for step in islice(others, MOST_OTHERS)]
 
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
-    """The first steps of the series that have one for each time that the expression is computed."""
+    """List the series that have one checkpoint for each event of the expression."""
     latest: dict[str, int] = {}
     firsts = set[str]()
     for step in trace.steps.values():
@@ -169,13 +164,12 @@ def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step
         if step.name not in firsts or len(list_turns(trace.steps, step.name)) != len(values):
             continue
         layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
-        is_put = len(values) > 1 and isinstance(step.tensor, Tensor)  # no number is put in the place of a tensor
-        one = layouts or [None] * is_put  # the last turn is a series by itself
-        yield from (Option((step.name,), axes, is_series=True) for axes in one)
+        is_put = len(values) > 1 and isinstance(step.tensor, Tensor)  # a number cannot replace a tensor
+        yield from (Option((step.name,), axes, is_series=True) for axes in layouts or [None] * is_put)
 
 
 def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
-    """A step where the expression is wrong once, and what it is where it is right."""
+    """List checkpoints for the one event in which an expression is wrong; its other events keep their values."""
     names = [found[0] if (found := trace.find(value)) else "" for value in values]
     if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
         for step in steps:
@@ -189,18 +183,18 @@ Options = Mapping[Expression, Option]
 
 @cache
 def find_counterparts() -> re.Pattern[str]:
-    """Find in the name of a step the words that stand for one another in the references."""
+    """Return a pattern for the words in names of checkpoints that have counterparts, as "keys" and "values"."""
     return re.compile("|".join(map(re.escape, list_counterparts())) or "(?!)")
 
 
 def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
-    """List the steps that differ from this one in counterparts alone."""
+    """List the checkpoints whose names differ from this one only in counterparts."""
     pattern = find_counterparts().sub("*", name)
     return [each for each in steps if find_counterparts().sub("*", each) == pattern]
 
 
 def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
-    """The steps that are one thing for all counterparts, from the first of them on."""
+    """Yield the like checkpoints of the first `count` counterparts, if this one is the first of them."""
     alike = list_alike(steps, first.name)
     is_first = bool(find_counterparts().search(first.name)) and len(alike) >= count and alike[0] == first.name
     if is_first and steps[alike[count - 1]].value.tensor.ndim == first.value.tensor.ndim:
@@ -208,7 +202,7 @@ def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator
 
 
 def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
-    """The steps of a series, in their order, but for turns of the innermost loop before that of this one."""
+    """List the checkpoints of a series in order, from the turn of the given one on."""
     if first not in steps:
         return []
     step = steps[first]
@@ -216,13 +210,13 @@ def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
 
 
 def list_shifted(change: Options) -> list[Options]:
-    """The same change with the next numbers in its first place: they do as well if the right one is so by chance."""
+    """List the same change with the numbers next to the first one: if they do as well, that one is right by chance."""
     place, option = next(iter(change.items()))
     return [{**change, place: replace(option, shift=shift)} for shift in (1, -1)]
 
 
 def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
-    """The name of the step that is put in the n-th time, or ""."""
+    """Return the name of the checkpoint that replaces the n-th value, or ""."""
     names: Sequence[str] = option.names
     if option.is_series:
         names = list_turns(steps, option.names[0])
@@ -231,10 +225,10 @@ def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
 
 
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
-    """The value of an option for the n-th time that its expression is computed; None if it does not fit.
+    """Compute the replacement for the n-th value of an expression; None if the checkpoint does not fit.
 
-    It has the graph of the step, and the dtype of the value that it replaces; but what a student rounds to half
-    precision too early is put in as float32.
+    It has the checkpoint's graph, and the dtype of the value that it replaces. Half precision is replaced by float32,
+    since the student's code may round too early.
     """
     step = steps.get(name_at(option, steps, time))
     if option.kinds:
@@ -251,7 +245,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
     new = step.graft()
     if not isinstance(new, Tensor):
         return None
-    with suppress(RuntimeError, ValueError, IndexError):  # a layout of another case
+    with suppress(RuntimeError, ValueError, IndexError):  # the layout is of another test case
         shape = (*value.shape, 2) if value.is_complex() else value.shape
         new = _slice(new, option, time, shape) if option.is_sliced else _lay(new, option.axes, shape)
         if new is None:
@@ -265,7 +259,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
 
 
 def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
-    """Find what belongs in the place of a step that is for one thing and should be for its counterpart."""
+    """Find the checkpoint that a value equals for one counterpart, and return the same for the other one."""
     for step in steps.values():
         if here in step.name and (axes := find_layout(as_value(value), step.value)) is not None:
             return steps.get(step.name.replace(here, there)), axes

@@ -1,4 +1,4 @@
-"""Since which line what an expression that raised is made of has had its shape, or its dtype."""
+"""Finding the line that gave the operands of a raising expression their shape or dtype."""
 
 import ast
 import re
@@ -15,13 +15,13 @@ from whichline.locate.run import Runner
 from whichline.locate.source_location import name_file
 from whichline.locate.trace import Trace
 
-MOST = 2  # tensors that are followed
+MOST = 2  # tensors whose origin is reported
 WIDTH = 60  # of an expression in a sentence
 LYING = "view size is not compatible"
 
 
 def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[str]:
-    """Say since which line the tensors that met where a test raised are what they are, if that is another one."""
+    """Say which earlier lines gave the tensors in the raising line their shape or dtype."""
     kind = "dtype" if OF_DTYPES.search(report.text) else ""
     kind = kind or (LYING if LYING in report.text else "shape" if re.search(SIZES, report.text) else "")
     if not kind or not report.node or not report.calls:
@@ -32,8 +32,8 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
-    told = [
-        _say(place, since, trace, kind, runner)
+    sentences = [
+        _describe(place, since, trace, kind, runner)
         for place, since in odd or followed
         if (since.file, since.line) != (file, place.line)
     ]
@@ -44,12 +44,12 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
         numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
-        told += [_say(tables[0], since, trace, size, runner) for since in begins[:1]]
-    return [*dict.fromkeys(told)][:MOST]
+        sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
+    return [*dict.fromkeys(sentences)][:MOST]
 
 
 def _is_as_known(trace: Trace, place: Expression) -> bool:
-    """Tell whether a tensor is a step, or came in, in the very shape of that."""
+    """Tell whether a tensor equals a checkpoint or an input, and has its shape."""
     value, found = trace.objects[place][-1], trace.find(trace.values[place][-1])
     return bool(found) and found[0] in trace.known.values and trace.known.values[found[0]].tensor.shape == value.shape
 
@@ -79,8 +79,8 @@ def _is_in_place(node: ast.AST) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
-    what = _property(trace.objects[place][-1], kind)
+def _describe(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
+    what = _read(trace.objects[place][-1], kind)
     where = (
         f"line {since.line}" if since.file == place.file else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     )
@@ -92,14 +92,14 @@ def _say(place: Expression, since: Expression, trace: Trace, kind: str | int, ru
 
 
 def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | None:
-    """The expression that first had the shape, or the dtype, of what a name stood for last; None if that came in.
+    """Find the expression that first had the shape or dtype of a name's last value; None if it came from an input.
 
-    If it is made of several that are alike, the expression is the one that these have in common.
+    If several operands have it, it is the expression from which all of these were computed.
     """
     value = trace.objects[place][-1]
     if not isinstance(value, Tensor) or (kind == LYING and value.is_contiguous()):
         return None
-    wanted = _property(value, kind)
+    wanted = _read(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
     made, todo = None, {trace.find_origin(place, -1)}
     while todo:
@@ -108,11 +108,9 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
             return None if came_in and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
-        alike = [
-            each for each in trace.list_operands(last) if wanted in (_property(x, kind) for x in trace.objects[each])
-        ]
+        alike = [each for each in trace.list_operands(last) if wanted in (_read(x, kind) for x in trace.objects[each])]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
-            alike, wanted = indices, _property(trace.objects[indices[0]][-1], kind)
+            alike, wanted = indices, _read(trace.objects[indices[0]][-1], kind)
         before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
         if not before:
             break
@@ -121,13 +119,13 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
 
 
 def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:
-    """The tensor by which a table is read: a shape begins with its axes."""
+    """List the tensor that indexes another one, if the shape of the result begins with its shape."""
     operands = trace.list_operands(place) if isinstance(place.node, ast.Subscript) else []
     tensors = [(each, x) for each in operands if isinstance(x := trace.objects[each][-1], Tensor)]
     return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
 
 
-def _property(x: object, kind: str | int) -> object:
+def _read(x: object, kind: str | int) -> object:
     if not isinstance(x, Tensor):
         return None
     if isinstance(kind, int):

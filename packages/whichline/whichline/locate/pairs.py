@@ -15,18 +15,16 @@ class Pair:
     """A function that does the work of an adapter."""
 
     adapter: str
-    sources: Mapping[str, Source]  # where the function has the arguments of the adapter
-    # arguments of the adapter that it does not have, as they were when it was paired
-    plain: Mapping[str, Any] = field(default_factory=dict)
-    # of these, those that are the size of a tensor: its name, and the axis
-    sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    sources: Mapping[str, Source]  # by argument of the adapter: where the function has it
+    plain: Mapping[str, Any] = field(default_factory=dict)  # the adapter's other arguments, as in the first call
+    sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # those that are a size: a tensor, and the axis
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The arguments of the adapter in a call of the function; None if they cannot be known.
+        """Read the adapter's arguments from a call of the function; None if they cannot be known.
 
         Args:
-            parameters: what the function was called with.
-            given: the arguments of the adapter that is being called, for what the function does not have.
+            parameters: the arguments of the function.
+            given: the arguments of the adapter that the test calls, for those that the function does not have.
         """
         found = {name: given.get(name, x) for name, x in self.plain.items()}
         try:
@@ -37,16 +35,16 @@ class Pair:
         return found if all(is_plain(x) for x in found.values() if isinstance(x, Tensor)) else None
 
     def see(self, answer: Any) -> Any:
-        """The tensors in what the function gave."""
+        """Return the tensors in the function's result."""
         return answer
 
     def expect(self, right: Any) -> dict[str, Tensor]:
-        """What a test of the function expects; nothing where there is none."""
+        """Return what a test of the function expects; {} if there can be no test."""
         return {"answer": right.detach()} if isinstance(right, Tensor) else {}
 
 
 def find_sizes(plain: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Find plain arguments that are the size of a tensor among the others, counted from the last axis."""
+    """Find the arguments that are a size of another, a tensor: its name, and the axis, counted from the last."""
     tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
     sizes = [(x.shape[axis], name, axis) for name, x in tensors.items() for axis in range(-1, -x.ndim - 1, -1)]
     return {

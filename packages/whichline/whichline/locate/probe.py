@@ -1,4 +1,4 @@
-"""Values of the expressions in a student's code, in the order of a run, and others put in their place."""
+"""Recording the values of a student's expressions as they are computed, and replacing some of them."""
 
 import ast
 import re
@@ -22,10 +22,10 @@ from torch._C._functorch import (
 )
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-MOST_BYTES = 1 << 27  # of values that are kept of one call
-MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
-DEEPEST = 64  # calls in calls that are told apart
-UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # what makes numbers that nobody counts on
+MOST_BYTES = 1 << 27  # of the copies that one call keeps
+MOST_TIMES = 512  # events of an expression in one call; one with more events keeps no values
+DEEPEST = 64  # depth of nested calls; deeper calls are not told apart
+UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # calls whose numbers will be overwritten
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
 ARRAYS = (
     "bool",
@@ -44,14 +44,14 @@ ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """An expression of the student's, or a tensor that a statement has changed in place."""
+    """An expression of the student's code, or a statement that changes a tensor in place."""
 
     file: str  # as Python knows it
     function: str  # its qualified name
-    node: ast.expr | ast.stmt  # the expression; of a statement in place, the statement
+    node: ast.expr | ast.stmt
     text: str  # as it stands in the file
     parameters: tuple[str, ...] = ()  # of the function
-    in_place: bool = False  # whether what is seen is a tensor after a statement has changed it
+    in_place: bool = False  # whether its value is the tensor after a statement has changed it
 
     @property
     def line(self) -> int:
@@ -59,23 +59,23 @@ class Expression:
 
     @cached_property
     def called(self) -> str:
-        """The text of the function that it calls; "" of what is no call."""
+        """The text of the called function, or "" if this is no call."""
         return ast.unparse(self.node.func) if isinstance(self.node, ast.Call) else ""
 
     @cached_property
     def is_read(self) -> bool:
-        """Tell whether this is a name that only stands for a value."""
+        """Tell whether this is a name that is read."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)
 
     @cached_property
     def is_unset(self) -> bool:
-        """Tell whether numbers are made here that nobody counts on: by a call, or by arithmetic with one."""
+        """Tell whether this makes numbers that will be overwritten: random ones, or unwritten memory."""
         parts = (self.node.left, self.node.right) if isinstance(self.node, ast.BinOp) else (self.node,)
         return any(isinstance(each, ast.Call) and UNSET.search(ast.unparse(each.func)) for each in parts)
 
     @cached_property
     def is_unpacked(self) -> bool:
-        """Tell whether this is a name that gets one of several values."""
+        """Tell whether this is a name into which one of several values is unpacked."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Store)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Expression:
 
 
 class TooLongError(BaseException):
-    """A run goes on and on: it is not an error of the student's, who might catch that."""
+    """A run does not end. This is no `Exception`, which the student's code might catch."""
 
 
 @dataclass
@@ -93,44 +93,44 @@ class Recorder:
     # by expression, a function that gets n and the n-th value and returns a replacement, or None to keep the value
     put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
     noting: bool = True  # whether values are recorded
-    limit: int = 1_000_000  # looks after which a run ends, since a replacement may cause an endless loop
+    limit: int = 1_000_000  # events after which a run ends, since a replacement may cause an endless loop
     watch: Callable[[Expression], None] | None = None  # called with every expression
-    # called with the frame and the arguments of a function that begins; it tells whether `answer` is already known
+    # called with the frame and the arguments when a function begins; returns whether `answer` replaces the call
     enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
-    # called with the frame of a function that returns, and its result
+    # called with the frame and the result when a function returns
     leave: Callable[[FrameType, Any], None] | None = None
     answer: Any = None
     looks: int = 0
     values: dict[Expression, list[Any]] = field(default_factory=dict)
     objects: dict[Expression, list[Any]] = field(default_factory=dict)  # the values themselves
-    order: list[Expression] = field(default_factory=list)  # of all values
-    depths: list[int] = field(default_factory=list)  # how many calls deep each of them was computed
-    has_put: bool = False
-    is_over: bool = False  # the call: what a backward pass computes later is not noted
+    order: list[Expression] = field(default_factory=list)  # the expression of each event
+    depths: list[int] = field(default_factory=list)  # how many calls deep each event was
+    has_put: bool = False  # whether a value was replaced
+    is_over: bool = False  # whether the call has ended: a later backward pass is not recorded
     broken: Exception | None = None  # an error of ours, which student code must not handle
     _bytes: int = 0
     _depth: int = 0
     _outermost: FrameType | None = None  # that calls the adapter
     _times: dict[Expression, int] = field(default_factory=dict)
-    _kept: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
-    _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by the id of an array, as a tensor
+    _kept: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by a tensor's id: its version and a copy
+    _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by an array's id: it and its tensor
 
     def begin(self) -> None:
-        """Forget what was noted: another call of an adapter begins."""
+        """Begin another call of an adapter, without the values of the last one."""
         self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
         self.depths, self._bytes, self.is_over, self._outermost = [], 0, False, sys._getframe(1)
 
     def end(self) -> None:
-        """Note no more: the call is over."""
+        """Stop recording: the call has ended."""
         self.is_over, self._outermost = True, None
 
     def count_anew(self, places: Collection[Expression]) -> None:
-        """Count how often these are computed from here on, since another call of their function begins."""
+        """Count the events of these expressions from 0 again, since another call of their function begins."""
         for place in places:
             self._times[place] = -1
 
     def look(self, place: Expression, value: Any) -> Any:
-        """Note a value, and give it or another one back. Most of the time of a search is spent here."""
+        """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
         if self.looks > self.limit:
             raise TooLongError
@@ -141,23 +141,23 @@ class Recorder:
             if self.watch:
                 self.watch(place)
         if place.in_place:
-            self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
+            self._kept.clear()  # a change through `x.data`, or through an array, leaves the version as it is
         kind = type(value)
         if place.is_unpacked and kind is not int and kind is not Tensor:
-            return value  # it was seen where it was made
+            return value  # recorded where it was computed
         if isinstance(value, NUMBERS):
             return self._look(place, value)
         if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
             if callable(value) and isinstance(place.node, ast.Call) and self.noting and not self.is_over:
-                self._append(place, None, value)  # a layer, a closure: numbers were passed to what made it
+                self._append(place, None, value)  # a layer or a closure, made from numbers
             return value
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
-            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # student code's modes
                 return self._look_at_tensors(place, value)
         return self._look_at_tensors(place, value)
 
     def _count_calls(self, frame: FrameType | None) -> int:
-        """Count how many calls deep a frame is, up to `DEEPEST`: in an endless recursion that would take hours."""
+        """Count how many calls deep a frame is, up to `DEEPEST`: in an endless recursion, more would take hours."""
         depth = 0
         while frame and frame is not self._outermost and depth < DEEPEST:
             frame, depth = frame.f_back, depth + 1
@@ -172,11 +172,11 @@ class Recorder:
             return self._look_at_array(place, value)
         if all(type(each) in TENSORS and is_plain(each) for each in value):
             looked = type(value)(self._look(place, each) for each in value)
-            return looked if place in self.put else value  # a list stays the one that the code goes on with
+            return looked if place in self.put else value  # the list itself, since other names may refer to it
         return value
 
     def _look_at_batch(self, place: Expression, value: Tensor) -> Tensor:
-        """Look at a tensor inside of `vmap` as at those of all turns together, along the first axis."""
+        """Record a tensor inside `vmap` as the tensor of the whole batch, along the first axis."""
         axis, level, inner = maybe_get_bdim(value), maybe_get_level(value), get_unwrapped(value)
         batch = inner.movedim(axis, 0) if axis else inner
         if is_batchedtensor(batch):
@@ -187,7 +187,7 @@ class Recorder:
         return value if new is batch else _add_batch_dim(new, 0, level)
 
     def _look_at_array(self, place: Expression, value: Any) -> Any:
-        """Look at an array as at the tensor that shares its memory."""
+        """Record an array as the tensor that shares its memory."""
         if value.dtype.name not in ARRAYS:
             return value
         if id(value) not in self._arrays:
@@ -213,7 +213,7 @@ class Recorder:
             return value
         self.has_put = True
         if place.in_place and isinstance(value, Tensor):
-            return value.copy_(new)  # the storage stays: other names may look at it
+            return value.copy_(new)  # the same storage, since other names may refer to it
         return new
 
     def _append(self, place: Expression, kept: Any, value: Any) -> None:
@@ -231,20 +231,20 @@ class Recorder:
             self.values[place][:] = [None] * MOST_TIMES
 
     def _keep(self, value: Any) -> Any:
-        """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
+        """Copy a value; return the last copy if nothing has changed the tensor, since names are read often."""
         if not isinstance(value, Tensor):
             return value
-        if value.is_inference() or self._arrays:  # of what is changed by way of an array nobody counts the versions
+        if value.is_inference() or self._arrays:  # these have no version that counts
             return self._copy(value)
-        now = value._version, value.data_ptr()  # which `x.data = y` changes alone
-        version, kept = self._kept.get(id(value), (None, None))  # an id is of one tensor here: all are held
+        now = value._version, value.data_ptr()  # `x.data = y` changes only the pointer
+        version, kept = self._kept.get(id(value), (None, None))  # all tensors are held, so each id is of one
         if version != now:
             kept = self._copy(value)
             self._kept[id(value)] = now, kept
         return kept
 
     def _copy(self, value: Tensor) -> Tensor | None:
-        """A copy, in float64 where it has a fraction; None where so much is kept already."""
+        """Copy a tensor, floating-point numbers in float64; None if too much is kept already."""
         self._bytes += value.numel() * 8
         if self._bytes > MOST_BYTES:
             return None
@@ -254,7 +254,7 @@ class Recorder:
 
 
 def is_plain(x: Tensor) -> bool:
-    """Tell whether a tensor has numbers of its own: not inside of `vmap`, not sparse, quantized, nested or on meta."""
+    """Tell whether a tensor is dense and has its own numbers: not in `vmap`, sparse, quantized, nested or on meta."""
     return not is_functorch_wrapped_tensor(x) and (
         x.layout is torch.strided and not x.is_meta and not x.is_quantized and not x.is_nested
     )

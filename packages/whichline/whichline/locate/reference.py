@@ -34,7 +34,14 @@ from whichline.locate.named import Function, Named, NamedFile, Span, is_referenc
 from whichline.locate.values import Value, as_value, is_equal
 
 TURNS = "__turns__"
-REFUSED = (RuntimeError, ValueError, IndexError, TypeError, AttributeError, ArithmeticError)  # arguments do not fit
+REFUSED = (
+    RuntimeError,
+    ValueError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)  # raised if the arguments do not fit
 PASSED = "How does this number come from the adapter to this line?"
 
 
@@ -42,13 +49,13 @@ PASSED = "How does this number come from the adapter to this line?"
 class Context:
     """The calls of a reference's functions in which a value is computed."""
 
-    where: str  # what they add to its name; each `%d` stands for how often a loop has turned
-    loops: Sequence[tuple[int, int]]  # these loops, from the innermost on: in which of the calls each is, and its line
-    inner: int  # which of the calls is the innermost one of another adapter; 0 if none is
+    where: str  # the end of its name; each `%d` stands for the turn of a loop
+    loops: Sequence[tuple[int, int]]  # these loops, the innermost first: the index of the call, and the line
+    inner: int  # the index of the innermost call of another adapter; 0 if there is none
 
 
 class _References:
-    """The references of one assignment, each imported when it is first asked for."""
+    """The references of one assignment, each imported when it is first needed."""
 
     def __init__(self) -> None:
         self._modules: dict[str, dict[str, Any]] = {}
@@ -57,13 +64,13 @@ class _References:
         self._turns: dict[tuple[int, int], int] = {}
         self._steps: dict[str, Step] | None = None
         self._arguments = Arguments()
-        self._taken: dict[str, tuple[Value, FrameType | None]] = {}  # by name, and in which call of another adapter
-        self._alike: dict[Hashable, list[str]] = {}  # the names of tensors that may be the same
+        self._taken: dict[str, tuple[Value, FrameType | None]] = {}  # by name, with the call of another adapter
+        self._alike: dict[Hashable, list[str]] = {}  # names of tensors that may be equal
 
     # The import.
 
     def load(self, name: str) -> Mapping[str, Any]:
-        """The names in a reference, whose module has this name."""
+        """Import a reference, and return its global names."""
         if name not in self._modules:
             spec = find_spec(name)
             assert spec is not None
@@ -83,7 +90,7 @@ class _References:
         return self._modules[name]
 
     def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-        """Import what a reference imports; of another reference, the observed one."""
+        """Import a module for a reference; another reference is observed, too."""
         if is_reference(name):
             return SimpleNamespace(**self.load(name))
         return __import__(name, globals, locals, fromlist, level)
@@ -92,7 +99,7 @@ class _References:
 
     @contextmanager
     def observing(self, steps: dict[str, Step], arguments: Arguments) -> Iterator[None]:
-        """Take the steps of what is called in this block with some arguments."""
+        """Collect the checkpoints of the calls in this block."""
         self._steps, self._arguments = steps, arguments
         try:
             yield
@@ -119,11 +126,11 @@ class _References:
         context = self._contexts[key]
         inner = frames[context.inner] if context.inner else None
         if inner and isinstance(named.node, ast.Name):
-            return  # what another adapter is given has a name already
+            return  # an argument of another adapter has a name already
         tensor = torch.view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
         new = as_value(tensor)
         if inner and self._is_taken(new, inner):
-            return  # and so may what it computes
+            return  # and so may a value that it computes
         turns = tuple(self._turns[id(frames[number]), line] for number, line in context.loops)
         name = named.write(context.where % turns)
         series = named.write(context.where.replace(" %d", "")) if turns else ""
@@ -134,13 +141,13 @@ class _References:
             self._alike.setdefault(_sum_up(new), []).append(name)
 
     def _is_taken(self, value: Value, inner: FrameType) -> bool:
-        """Tell whether a tensor is a step already, outside this call; of single numbers that may be chance."""
+        """Tell whether a tensor equals a checkpoint outside this call; single numbers may be equal by chance."""
         names = self._alike.get(_sum_up(value), ()) if value.tensor.numel() > 1 else ()
         taken = (self._taken[name] for name in names if name in self._taken)
         return any(other is not inner and torch.equal(value.tensor, each.tensor) for each, other in taken)
 
     def _leave_out(self, steps: dict[str, Step], answer: Any, frame: FrameType) -> None:
-        """Leave out what another adapter computes for an answer that is a step: the reference has another way to it."""
+        """Leave out another adapter's checkpoints if its output is known: the reference computes it in its own way."""
         inside = [name for name, (_, inner) in self._taken.items() if inner is frame]
         if inside and self._is_taken(as_value(answer), frame):
             for name in inside:
@@ -161,15 +168,15 @@ class _References:
                     roles[len(parts)] = site.find_differing(callee.parameters)
                     parts.append((site.role, None))
                 roles = {part: callee.spread(names) for part, names in roles.items()}
-        told = [part for i, part in enumerate(parts) if i not in roles or roles[i] & named.reads][::-1]
-        told.sort(key=lambda part: part[0].startswith(","))
-        where = "".join(text if text.startswith(",") else f" of {text}" for text, _ in told)
+        needed = [part for i, part in enumerate(parts) if i not in roles or roles[i] & named.reads][::-1]
+        needed.sort(key=lambda part: part[0].startswith(","))
+        where = "".join(text if text.startswith(",") else f" of {text}" for text, _ in needed)
         inner = [i for i, each in enumerate(frames) if i and IS_ADAPTER.match(each.f_code.co_name)]
-        return Context(where, [loop for _, loop in told if loop], max(inner, default=0))
+        return Context(where, [loop for _, loop in needed if loop], max(inner, default=0))
 
 
 class _Instrument(ast.NodeTransformer):
-    """Puts a look at each value that has a name into a file, and has each loop count its turns."""
+    """Puts a probe at each value that has a name, and a counter into each loop."""
 
     def __init__(self, spans: Collection[Span]) -> None:
         self._spans = spans
@@ -187,12 +194,12 @@ class _Instrument(ast.NodeTransformer):
 
 
 def _call(name: str, constant: Any, value: ast.expr) -> ast.expr:
-    """Call one of our functions with a constant and the value of an expression, in the place of that."""
+    """Put a value into a call of one of our functions, with a constant."""
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(constant), value], []), value)
 
 
 def _list_frames(frame: FrameType | None) -> list[FrameType]:
-    """The calls of references that are being made, the outermost first."""
+    """List the frames of references, the outermost first."""
     found: list[FrameType] = []
     while frame is not None and TURNS in frame.f_builtins:
         found.append(frame)
@@ -201,13 +208,13 @@ def _list_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def _find_position(frame: FrameType) -> Span:
-    """Where in its file the call stands that a frame is making."""
+    """Find the position of the call that a frame is making."""
     line, end, column, stop = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
     return line or 0, end or 0, column or 0, stop or 0
 
 
 def _is_step(value: Any, named: Named) -> bool:
-    """Tell whether a value is a step: a tensor or a fraction, and a whole number if a comment names it."""
+    """Tell whether a value is a checkpoint: a tensor or a fraction, or a whole number that a comment names."""
     return isinstance(value, Tensor | float) or (type(value) is int and named.is_written)
 
 
@@ -230,19 +237,18 @@ class Reference:
     adapter: str
 
     def load(self) -> Any:
-        """The observed function, which this imports if it is the first one of its problem."""
+        """Return the observed function; its problem's reference is imported once."""
         return _load_references().load(f"{PROBLEMS}.{self.problem}.{REFERENCE}")[self.adapter]
 
     def answer(self, arguments: Mapping[str, Any]) -> Any:
-        """The right answer, computed in float64."""
+        """Compute the right output in float64."""
         with in_float64(), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             return self.load()(**{name: in_dtype(x, torch.float64) for name, x in arguments.items()})
 
     def compute_checkpoints(self, arguments: Mapping[str, Any]) -> Checkpoints:
-        """The steps on the arguments of a call, in float64; there are none for what the reference refuses.
+        """Return the checkpoints on a call's arguments, in float64, computed when needed; none if the reference raises.
 
-        They are taken when they are asked for. To ask a reference that refuses for the answer alone raises what it
-        raises.
+        The output alone is computed without them; then the reference's error is raised.
         """
         own = change_tensors({**arguments}, lambda x: x.detach().requires_grad_(x.requires_grad))
         leaves = Arguments(list_leaves(own))
@@ -267,7 +273,7 @@ class Reference:
 
 
 def _add_outputs(taken: dict[str, Step], answer: Any) -> None:
-    """Add what comes back beside the answer, where that has no name of its own; the answer stays the last step."""
+    """Add further outputs that have no name yet; the first output stays the last checkpoint."""
     for number, part in enumerate(answer[1:] if isinstance(answer, tuple) and taken else (), 2):
         if isinstance(part, Tensor) and not any(is_equal(part, step.value.tensor) for step in taken.values()):
             name, last = taken.popitem()
@@ -276,9 +282,9 @@ def _add_outputs(taken: dict[str, Step], answer: Any) -> None:
 
 
 def load_references(problem: str) -> dict[str, Reference]:
-    """The references of a problem by their adapters; each is imported when it is first called.
+    """Return the references of a problem by adapter; each is imported at its first call.
 
-    There are none of a problem whose reference staff alone have, where that is not.
+    There are none if only staff have the reference, and it is not here.
     """
     if is_kept(problem, read_reference(problem)):
         return {}
@@ -287,7 +293,7 @@ def load_references(problem: str) -> dict[str, Reference]:
 
 @cache
 def list_counterparts() -> Sequence[str]:
-    """List the words in the names of all steps that stand for one another, as what a function is called for in turn."""
+    """List the words that are counterparts in the names of checkpoints, as "keys" and "values", the longest first."""
     sources = [read_reference(problem) for problem in list_problem_folders()]
     found = {word for source in sources for pair in NamedFile(source).list_counterparts() for word in pair}
     return sorted(found, key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""Registrations for the whole process: a copy has its own handlers and hooks, and the same operators."""
+"""Registrations for the whole process: the copy has its own handlers and hooks, and shares the operators."""
 
 import atexit
 import copy
@@ -29,20 +29,20 @@ REGISTERS = (__file__, custom_ops.__file__, functools.__file__, torch.library.__
 
 
 class Registered:
-    """The registrations of a copy of the student's code, in the place of those of the code itself.
+    """The registrations of a copy of the student's code, which replace those of the code itself.
 
     Args:
-        is_students: tells by a file's name whether it is.
+        is_students: tells whether a file is the student's.
     """
 
     def __init__(self, is_students: Callable[[str], bool]) -> None:
         self.is_students = is_students
-        self.own: list[tuple[Entries, Entries]] = []  # by list or dict, what belongs into it
+        self.own: list[tuple[Entries, Entries]] = []  # a registry, and the copy's entries
         self._others: dict[int, set[Any]] = {}  # by the id of a dict, the keys that are not the student's
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put it in its place; all is as it was afterwards."""
+        """Replace the registrations for a block, and restore them after it."""
         before = {id(each): (each, each.copy()) for each in _list_registries()}
         for each in DICTS:
             self._remove_students(each)
@@ -80,7 +80,7 @@ def _list_registries() -> list[Entries]:
 
 @functools.lru_cache(1)
 def _list_loggers(count: int) -> list[logging.Logger]:
-    """The loggers, of which there are so many; torch has a hundred, to which nobody adds."""
+    """List all loggers but torch's hundred, again only if their `count` changes."""
     loggers = logging.Logger.manager.loggerDict.items()
     return [each for name, each in loggers if isinstance(each, logging.Logger) and not name.startswith("torch.")]
 
@@ -92,7 +92,7 @@ def _find_new(entries: Entries, were: Entries) -> Entries:
 
 
 def _replace(entries: Entries, own: Entries) -> None:
-    """Add what is the copy's; each handler in the place of one of its kind, which is the student's."""
+    """Add the copy's entries; each handler replaces one of its type, the student's."""
     if isinstance(entries, dict):
         entries.update(own)
         return
@@ -101,11 +101,11 @@ def _replace(entries: Entries, own: Entries) -> None:
         entries[at : at + 1] = [new]
 
 
-# Operators cannot be registered twice: the student's stay, and what the copy registers is one of them.
+# Operators cannot be registered twice: the student's stay, and the copy uses them.
 
 
 class _There(Library):
-    """A library of operators that are there."""
+    """A library whose operators exist already."""
 
     def define(self, schema: str, *_: Any, **__: Any) -> str:
         name = schema.partition("(")[0].partition(".")[0].strip()
@@ -126,7 +126,7 @@ def _is_asked(is_students: Callable[[str], bool]) -> bool:
 
 @contextmanager
 def _register_no_operators(is_students: Callable[[str], bool]) -> Iterator[None]:
-    """Have what registers an operator find the one that is there, and have nothing run at the end."""
+    """Have registrations of operators find the existing ones, and ignore functions for the exit of Python."""
     make_library, make_operator = Library.__init__, CustomOpDef.__init__
 
     def find_library(self: Any, namespace: str, *more: Any, **named: Any) -> None:

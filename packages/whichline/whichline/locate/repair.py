@@ -1,7 +1,7 @@
-"""Repairs: one small change of the code with which failing tests pass, where no value of the reference shows the place.
+"""Repairs: one small change of the code that makes failing tests pass, where no value shows what is wrong.
 
-Mutants are generated from the functions that the failing tests run, those first that are nearest to the first value
-nobody knows, and each is tried on one test before it is on all.
+Mutants are made of the functions that the failing tests run. Those nearest to the first unknown value come first. Each
+is tried on one test before it is tried on all.
 """
 
 import ast
@@ -25,21 +25,21 @@ from whichline.locate.run import Runner, choose_kinds
 from whichline.locate.source_location import count_failing, show_place
 from whichline.locate.trace import Trace
 
-Line = tuple[str, str, int]  # of a file, and the function in which it is
+Line = tuple[str, str, int]  # file, function, number
 
 MOST = 400  # runs of tests with mutants, for one problem
 MOST_LOOKS = 200_000  # of expressions, the same
-KINDS = 4  # tests of which the shortest is the first on which a mutant is tried
+KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A mutant with which tests pass."""
+    """A mutant that makes failing tests pass."""
 
-    function: "_Function"  # in which it is made
-    mutant: Mutant  # the function with that change
+    function: "_Function"  # that it changes
+    mutant: Mutant
 
     @property
     def words(self) -> str:
@@ -49,20 +49,20 @@ class Repair:
         return self.function.passes(self.mutant, [test])
 
     def show(self, root: Path) -> dict[str, Any]:
-        """The fields of a finding about the expression, or the statement, that is changed."""
+        """Return the fields of a finding about the changed expression or statement."""
         return show_place(self.function.file, self.function.mutable.name, self.mutant.node, root)  # type: ignore[arg-type]  (it stands in a line)
 
 
 def find_repair(
     runner: Runner, failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
 ) -> Repair | None:
-    """Find a change with which all of some failing tests pass, and none of some others fails.
+    """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
     Args:
-        runner: with its probes on.
-        failing: the tests, those first that tell most.
-        passing: the others.
-        near: the lines to begin at.
+        runner: runs the tests.
+        failing: the most telling ones first.
+        passing: a few of these are run, too.
+        near: the lines to try first.
     """
     trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
@@ -87,7 +87,7 @@ def find_repair(
 def describe_repair(
     runner: Runner, tests: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
 ) -> Finding | None:
-    """The finding about a change with which some tests pass, and which of all failing ones pass with it, too."""
+    """Find a repair for some tests, and report it with all failing tests that pass with it."""
     if not (repair := find_repair(runner, tests, passing, near)):
         return None
     passed = [test for test in tests if not test.memory]
@@ -112,7 +112,7 @@ class _Function:
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
-        """Tell whether all of some tests pass with a mutant; one that limits memory does not run with probes."""
+        """Tell whether tests pass with a mutant; a test that limits memory cannot, since probes need memory."""
         code = self.mutable.compile(mutant, self.file)
         return code is not None and all(not test.memory and self._passes(code, test) for test in tests)
 
@@ -120,7 +120,7 @@ class _Function:
         self.runner.observed.refresh()
         own = self._find_functions()
         if any(len(each.__code__.co_freevars) != len(code.co_freevars) for each in own):
-            return False  # Python refuses it: it reads other names of the functions around it
+            return False  # it reads other names of enclosing functions, which Python refuses
         codes = [each.__code__ for each in own]
         try:
             for each in own:
@@ -132,7 +132,7 @@ class _Function:
                 each.__code__ = before
 
     def _find_functions(self) -> list[FunctionType]:
-        """The functions with this code, which another import makes anew; to look for them takes long."""
+        """Find all functions with this code, once for each import, since the search takes long."""
         observed = self.runner.observed
         if self._imports != observed.imports:
             whole = observed.files[self.file].code
@@ -145,7 +145,7 @@ class _Function:
 
 
 def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
-    """The functions that ran, without those inside others, and the line of each to begin at: the nearest first."""
+    """Yield the outermost functions that ran, the nearest first, each with the line to begin at."""
     seen: set[tuple[str, str]] = set()
     for file, name, line in (*near, *map(find_line, reversed(trace.places))):
         name = _find_outermost(name)
@@ -155,7 +155,7 @@ def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> I
 
 
 def _find_outermost(function: str) -> str:
-    """The name of the function around which there is no other one."""
+    """Return the name of the outermost function around a function."""
     return function.partition(".<locals>")[0]
 
 
@@ -164,13 +164,13 @@ def find_line(place: Expression) -> Line:
 
 
 def list_lines(error: BaseException) -> list[Line]:
-    """The lines that an error went through, the innermost first."""
+    """List the lines in an error's traceback, the innermost first."""
     calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     return [(code.co_filename, code.co_qualname, line) for code, line in reversed(calls)]
 
 
 class _Names:
-    """The names in a function, and what they stood for in a run."""
+    """The names in a function, and the kinds of values that they had in a run."""
 
     def __init__(self, trace: Trace, file: str, name: str) -> None:
         inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, name)]
@@ -181,7 +181,7 @@ class _Names:
         self._kinds |= {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
 
     def list_alike(self, name: str) -> Collection[str]:
-        """The other names for something of the same kind."""
+        """List the other names whose value is of the same kind."""
         kind = self._kinds.get(name)
         return [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
 

@@ -21,7 +21,7 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import is_equal
 
 KINDS = 3  # of tests that are run again
-NAMED = 2  # places where something is kept, which are named
+NAMED = 2  # names of kept state that a message lists
 
 UNWRITTEN = "Which elements of this are set before it is read, and which are not?"
 RANDOM = "Which parameters does the caller set, and which keep the numbers that they begin with?"
@@ -30,7 +30,7 @@ REMEMBERS = "What is kept from one call to the next, and what does it depend on?
 
 
 class _Unwritten(TorchDispatchMode):
-    """Have torch fill memory that nothing was written to: floating-point numbers with a value, others with zeros."""
+    """Have torch fill new memory: floating-point numbers with `value`, others with zeros."""
 
     def __init__(self, value: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Unwritten(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or torch imports its compiler, which takes seconds
+        return False  # otherwise torch imports its compiler for seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -61,7 +61,7 @@ def find_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None
 
 
 def _may_differ(runner: Runner, test: Test) -> bool:
-    """Tell whether an answer depends on memory that nothing was written to, or on random numbers."""
+    """Tell whether an output depends on unwritten memory or on random numbers."""
     with _Unwritten(math.nan), _seed(runner, 1):
         other = runner.run(test, {}, noting=False)
     return not is_equal(runner.look(test).came, other.came)
@@ -105,9 +105,9 @@ def _seed(runner: Runner, seed: int) -> Iterator[None]:
 def _find_source(
     experiment: Experiment, one: Trace, other: Trace, again: Callable[[], AbstractContextManager[object]]
 ) -> Expression | None:
-    """The first expression that differs between two runs, though what it is made of is the same.
+    """Find the first expression that differs between two runs although its operands do not.
 
-    With its value of the first run, the second one has the answer of the first.
+    With its value of the first run, the second run must return what the first one did.
     """
     if not isinstance(one.came, Tensor) or is_equal(one.came, other.came):
         return None
@@ -122,7 +122,7 @@ def _find_source(
     inner, outer = [], list[list[Expression]]()
     for place in roots[:MOST]:
         (outer if any(other.list_inside(place)) else inner).append([place])
-    together = [place for places in inner for place in places]  # a table of cosines and one of sines, kept together
+    together = [place for places in inner for place in places]  # such as tables of cosines and sines
     for places in (*inner, together, *outer):
         with again():
             then = experiment.run(other.test, {place: _put_values(one, place) for place in places})
@@ -137,7 +137,7 @@ def _has_same_values(one: Trace, other: Trace, place: Expression) -> bool:
 
 
 def _put_values(trace: Trace, place: Expression) -> Change:
-    """Put what an expression was in another run."""
+    """Replace the values of an expression by those of another run."""
 
     def change(call: Call, time: int, value: Any) -> Any:
         kept = trace.values[place][min(time, len(trace.values[place]) - 1)]
@@ -149,11 +149,11 @@ def _put_values(trace: Trace, place: Expression) -> Change:
     return change
 
 
-# What an earlier call has left.
+# State that an earlier call left behind.
 
 
 def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
-    """The expression that is what an earlier call has left, in a test that passes where it comes first."""
+    """Find the expression that reads what an earlier call left behind, in a test that passes if it runs first."""
     runner = experiment.runner
     one = experiment.runner.look(test)
     if not one.passed:

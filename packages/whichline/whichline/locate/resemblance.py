@@ -1,6 +1,6 @@
-"""What a wrong value is: the right one along another axis, in another order, of other rows, with fewer digits.
+"""Describing a wrong value by the right one: along another axis, in another order, of other rows, with fewer digits.
 
-Where it is none of these, it is told of what it was computed.
+A value that is none of these is described by its operands.
 """
 
 import ast
@@ -10,21 +10,21 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import dtype_name, listed
+from whichline.engine.compare import listed, name_dtype
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
 from whichline.locate.values import CLOSE, HALF, Value, is_near
 
 SHOWN = 4  # indices of a list that are written out
-MOST = 4_000_000  # numbers that are compared, each slice with each
+MOST = 4_000_000  # numbers, in a comparison of each slice with each
 LARGE = 1e6  # stands for infinity
 WIDTH = 48  # of an expression in a sentence
-OF_HALF = 16  # in terms of the distance between two numbers of that dtype: what rounding makes of some steps
+OF_HALF = 16  # eps of half precision: how far rounding may move a value
 OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "divided by", ast.MatMult: "@"}
 
 
 def describe_axes(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
-    """Say along which axis a value was reduced, and along which it should be; "" of other shapes."""
+    """Say along which axis a value was reduced, and along which it should be; "" if that is not the difference."""
     if not shape:
         return "one number for the whole tensor"
     pairs = [(axis, here, there) for axis, (here, there) in enumerate(zip(shape, right, strict=False)) if here != there]
@@ -35,17 +35,17 @@ def describe_axes(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
 
 
 def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
-    """Say in which order a value has the right numbers, if they are all there; "" of another order."""
+    """Say in which order a value has the right numbers; "" if in none that has a name."""
     for axis in range(right.ndim):
         order = _find_slices(x, right, axis)
         if order and sorted(order) == list(range(len(order))):
             here, there = _list(order), _list(range(len(order)))
             return (
-                f"the same numbers in another order along axis {_axis(axis - right.ndim)}: {here} in place of {there}"
+                f"the same numbers in another order along axis {_signed(axis - right.ndim)}: {here} in place of {there}"
             )
     for one, other in itertools.combinations(range(-right.ndim, 0), 2):
         if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
-            return f"the same numbers with axes {_axis(one)} and {_axis(other)} exchanged"
+            return f"the same numbers with axes {_signed(one)} and {_signed(other)} exchanged"
     for name, value in known.items():
         tensor = value.tensor
         is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
@@ -65,14 +65,14 @@ def describe_mask(x: Tensor, right: Tensor) -> str:
         return ""
     diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
     side = "above" if diagonal > 0 else "below"
-    where = f"the {_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
+    where = f"the {_format_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
     return f"{wrong} on {where}, where {not wrong} belongs"
 
 
 def describe(
     trace: Trace, place: Expression, time: int, x: Tensor, right: Tensor, known: Mapping[str, Value]
 ) -> Iterator[str]:
-    """Say what wrong numbers are; the first of these says most."""
+    """Yield descriptions of wrong numbers, the best one first."""
     yield from _describe_zeros(x, right)
     yield from _describe_sums(x, right, trace)
     yield from _describe_rows(x, right, known)
@@ -81,26 +81,26 @@ def describe(
 
 
 def _describe_zeros(x: Tensor, right: Tensor) -> Iterator[str]:
-    """Say that there are numbers where rows should be 0."""
+    """Say that only rows that should be 0 are wrong."""
     if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
         yield "other numbers in the rows that should be 0; the rest is right"
 
 
 def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
-    """Tell whether all that is wrong is in rows of which every number should be 0."""
+    """Tell whether all wrong numbers are in rows that should be 0."""
     return bool(wrong.any()) and right.ndim > 1 and not right[wrong.any(-1)].any() and bool(right.any())
 
 
 def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
-    """Say that the numbers sum to 1 along another axis."""
+    """Say that the numbers sum to 1, but along another axis."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
-        here, there = (_axis(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
+        here, there = (_signed(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
         yield f"numbers that sum to 1 along axis {here}, not along axis {there}"
 
 
 def _describe_size(size: int, trace: Trace) -> str:
-    """Where in the arguments a size comes from, if it comes from one place of each."""
+    """Name the argument and axis with a size; "" if there is none."""
     shapes = {name: x.shape for name, x in trace.arguments.items() if isinstance(x, Tensor)}
     found = [
         f"{name}.shape[{axis - len(s)}]" for name, s in shapes.items() for axis in range(len(s)) if s[axis] == size
@@ -110,16 +110,16 @@ def _describe_size(size: int, trace: Trace) -> str:
 
 def _sums_to_one(x: Tensor, axis: int) -> bool:
     sums = x.sum(axis)
-    seen = sums != 0  # of a query that sees nothing
+    seen = sums != 0  # a masked row has none
     return x.shape[axis] > 1 and bool(seen.any()) and is_near(sums[seen], torch.ones_like(sums[seen]))
 
 
 def _describe_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator[str]:
-    """Other rows of what is known, or the same one everywhere."""
+    """Say that the rows are other rows of a known value, or the same row everywhere."""
     for axis in range(right.ndim):
         order = _find_slices(x, right, axis)
         if order and len({*order}) == 1:
-            yield f"what belongs at index {order[0]} of axis {_axis(axis - right.ndim)} at every index of it"
+            yield f"what belongs at index {order[0]} of axis {_signed(axis - right.ndim)} at every index of it"
             return
     for name, value in known.items():
         table = value.tensor
@@ -131,7 +131,7 @@ def _describe_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iter
 
 
 def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
-    """Of each slice along an axis, which slice of another tensor it is; nothing if one of them is none."""
+    """Find, for each slice along an axis, the equal slice of another tensor; [] if one has none."""
     if x.ndim != right.ndim or not x.numel() or not right.numel():
         return []
     here, there = (each.movedim(axis, 0).reshape(each.shape[axis], -1).double() for each in (x, right))
@@ -144,17 +144,16 @@ def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
 
 
 def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
-    """The right numbers, rounded to half precision, or computed with numbers that were."""
+    """Say that the numbers are right, but rounded to half precision, or computed from rounded numbers."""
     for dtype in HALF:
-        room = OF_HALF * torch.finfo(dtype).eps * right.abs().max()
-        if bool(((x - right).abs() <= room).all()):
+        if bool(((x - right).abs() <= OF_HALF * torch.finfo(dtype).eps * right.abs().max()).all()):
             is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
-            yield f"it rounded to {dtype_name(dtype)}" if is_rounded else "it right to two or three digits alone"
+            yield f"it rounded to {name_dtype(dtype)}" if is_rounded else "it right to only two or three digits"
             return
 
 
 def _describe_operands(trace: Trace, place: Expression, time: int) -> Iterator[str]:
-    """What an expression is made of, each operand under the name of the step that it is."""
+    """Describe an expression by its operands, each under the name of its checkpoint."""
     names = {id(each.node): name for each in trace.list_operands(place) if (name := _name(trace, each, time))}
     node = place.node
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
@@ -176,9 +175,9 @@ def _list(indices: Iterator[int] | list[int] | range) -> str:
     return ", ".join([*shown[:SHOWN], *["…"] * (len(shown) > SHOWN)])
 
 
-def _axis(axis: int) -> str:
+def _signed(axis: int) -> str:
     return str(axis).replace("-", "−")
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
     return {1: "", 2: "second ", 3: "third "}.get(number, f"{number}th ")

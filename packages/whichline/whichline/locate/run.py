@@ -1,4 +1,4 @@
-"""Running a test with probes, and with replacements in some expressions."""
+"""Running tests with probes, and with replacements for the values of some expressions."""
 
 import math
 import time
@@ -27,12 +27,12 @@ from whichline.locate.values import identify
 from whichline.rules.pairing import INIT, list_parameters, remember
 
 MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
-MOST_LOOKS = 200_000  # of probes, the same
-MOST_NUMBERS = 1 << 25  # in the arguments of calls about which all is kept that is known
-LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
+MOST_LOOKS = 200_000  # events, for one problem
+MOST_NUMBERS = 1 << 25  # in the arguments of the calls whose checkpoints are kept
+LONGEST = 1_000_000  # events in the first run; later ones, which may loop for ever, get a multiple of its count
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
-Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
+Change = Callable[["Call", int, Any], Any]  # gets n and the n-th value; None keeps the value
 Patch = Mapping[Expression, Change]
 Watch = Callable[["Call", Expression], None]
 T = TypeVar("T")
@@ -43,21 +43,21 @@ class Runner:
     """Runs tests on a copy of the student's code that has probes."""
 
     suite: Suite  # the tests, and what they call
-    follow: Mapping[str, Reference]  # for each adapter, its reference
-    observed: Observed  # the copy of the student's code that runs
+    follow: Mapping[str, Reference]  # the references of the adapters
+    observed: Observed  # the copy of the student's code
     pairs: Pairs = field(default_factory=dict)  # the student's functions that do the work of adapters
-    lent: Collection[str] = ()  # adapters whose reference answers for such a function
-    until: float = math.inf  # the processor time at which a search ends, on a student's machine
+    lent: Collection[str] = ()  # adapters whose reference stands in for such a function
+    until: float = math.inf  # the processor time at which a student's search ends
     runs: int = 0
     looks: int = 0
     mutant_runs: int = 0
     seed: int = 0
     _longest: int = LONGEST
-    _numbers: int = 0  # in the arguments of what is known
+    _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
-    _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
-    _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
-    _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # the same with a patch; an id lasts so
+    _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # of first calls, by test and adapter
+    _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and `lent`
+    _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # also by patch; holds the test, for its id
 
     @property
     def is_spent(self) -> bool:
@@ -68,7 +68,7 @@ class Runner:
         return time.process_time() > self.until
 
     def is_answered(self, place: Expression) -> bool:
-        """Tell whether an expression is in what makes the object of a function for which the reference answers."""
+        """Tell whether an expression is in the constructor of an object for whose method the reference stands in."""
         kind, _, name = place.function.rpartition(".")
         return name == INIT and any(
             file == place.file
@@ -78,12 +78,12 @@ class Runner:
         )
 
     def passes(self, test: Test, patch: Patch) -> bool:
-        """Tell whether a test passes with right values in some places, and because of them."""
-        is_limited = bool(test.memory)  # there no steps are taken
+        """Tell whether a test passes with these replacements."""
+        is_limited = bool(test.memory)  # such a test has no checkpoints
         return not is_limited and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
 
     def see(self, test: Test, patch: Patch, what: Hashable, look: Callable[[Trace], T], noting: bool = True) -> T:
-        """Look at the run of a test with right values in some places. It runs once, and what is seen is kept."""
+        """Return `look(trace)` of a run with replacements; with an equal key `what`, the test does not run again."""
         key = id(test), frozenset(self.lent), frozenset(patch.items()), what
         if key not in self._seen:
             then = self.run(test, patch, noting)
@@ -99,14 +99,14 @@ class Runner:
         watch: Watch | None = None,
         around: Around | None = None,
     ) -> Trace:
-        """Run a test and note what every expression is in the last call of an adapter.
+        """Run a test and record every expression in the last call of an adapter.
 
         Args:
             test: the test.
-            patch: what to put in some places.
-            noting: whether values are kept.
-            watch: called after every expression.
-            around: gives, for each call of an adapter, a block to make it in.
+            patch: replacements.
+            noting: whether to record values.
+            watch: called at every event.
+            around: returns a context manager for each call of an adapter.
         """
         self.runs += 1
         call = Call(inner=dict(self._inner.setdefault(test.name, {})))
@@ -122,8 +122,8 @@ class Runner:
                 torch.default_generator.manual_seed(self.seed)
                 error = self.suite.ending(test)
         finally:
-            recorder.end()  # also where the call has raised
-            recorder.enter = recorder.watch = None  # which lead back to it, and hold all values until then
+            recorder.end()  # also if the call raised
+            recorder.enter = recorder.watch = None  # these refer back to the recorder, and would keep its values alive
             self.suite.calls.adapters = students
             self.looks += recorder.looks
         if noting and not puts:
@@ -134,26 +134,26 @@ class Runner:
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def look(self, test: Test) -> Trace:
-        """Return the run of a test without replacements, which is made once."""
+        """Return the trace of a test without replacements; the test runs once."""
         key = id(test), frozenset(self.lent)
         if key not in self._plain:
             self._plain[key] = self.run(test, {})
         return self._plain[key]
 
     def run_plainly(self, test: Test) -> BaseException | None:
-        """Run a test on the student's own code, with the random numbers of `run`, and return what ended it."""
+        """Run a test on the student's own code, with the random numbers of `run`; return the error that ended it."""
         with keep_state():
             torch.default_generator.manual_seed(self.seed)
             return self.suite.ending(test)
 
     def know(self, name: str, arguments: Mapping[str, Any], memory: bool = False, of: Hashable = None) -> Known:
-        """Collect what is known in a call of an adapter; it is the same for every call with the same arguments.
+        """Collect the known values in a call of an adapter; calls with equal arguments share them.
 
         Args:
             name: of the adapter.
             arguments: as they are when the call begins.
-            memory: whether a test limits it: the steps would hold what a student's code should not.
-            of: which call it is, where each has steps of its own.
+            memory: whether the test limits memory, which checkpoints would need.
+            of: the call's key, if equal arguments alone do not make calls equal.
         """
         key = name, of, _identify(arguments)
         if key not in self._known:
@@ -178,16 +178,16 @@ class Runner:
         *given: Any,
         **named: Any,
     ) -> Any:
-        """Call an adapter, with the steps of the right program on the same arguments at hand."""
+        """Call an adapter, with the reference's checkpoints on the same arguments at hand."""
         recorder.begin()
         call.name = name
         call.given = self.suite.bind(run, given, named)
         call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
-        _ = recorder.put and call.known.steps.taken  # now, and not among what the student's code has set
+        _ = recorder.put and call.known.steps.taken  # computed now, before the student's code changes settings
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.inner[name] = call.known
-        self._inner[test.name].setdefault(name, call.known)  # for what a constructor makes before it
+        self._inner[test.name].setdefault(name, call.known)  # for constructors that run before it
         call.number += 1
         call.came = None
         with around(name, run, call) if around else nullcontext():
@@ -198,7 +198,7 @@ class Runner:
     def _enter(
         self, test: Test, call: "Call", recorder: Recorder, patch: Patch, frame: FrameType, given: tuple[Any, ...]
     ) -> bool:
-        """Find the steps for a call inside the call of an adapter, and the answer where the reference answers."""
+        """Find the checkpoints of an inner call, and the output if the reference stands in for it."""
         code = frame.f_code
         pairs = self.pairs.get((code.co_filename, code.co_qualname), ())
         if not pairs and code.co_name != INIT:
@@ -219,7 +219,7 @@ class Runner:
     def _know_inner(
         self, test: Test, call: "Call", recorder: Recorder, patch: Patch, pair: Pair, parameters: Mapping[str, Any]
     ) -> bool:
-        """Know the steps of an inner call; tell whether the reference answers."""
+        """Collect the known values of an inner call; return whether the reference stands in for it."""
         if (arguments := pair.read(parameters, call.given)) is None:
             return False
         copies = copy_tensors(arguments)
@@ -248,14 +248,14 @@ class Runner:
 class Experiment:
     """Failing tests, and the replacements that stay while others are tried."""
 
-    runner: Runner  # runs them
-    failing: Sequence[Test]  # those first that tell most
-    patch: Patch = field(default_factory=dict)  # the places, and what is put there
+    runner: Runner
+    failing: Sequence[Test]  # the most telling ones first
+    patch: Patch = field(default_factory=dict)  # the replacements that stay
     total: int = 0  # how many tests of the problem fail
-    before: dict[str, Trace] = field(default_factory=dict)  # of tests that ran with nothing more than that, the runs
+    before: dict[str, Trace] = field(default_factory=dict)  # traces with only these, by test
 
     def run(self, test: Test, change: Patch | None = None) -> Trace:
-        """Run a test with a change more; without one, once."""
+        """Run a test with one more change; without it, return the same trace each time."""
         if change:
             return self.runner.run(test, {**self.patch, **change})
         if not self.patch:
@@ -265,7 +265,7 @@ class Experiment:
         return self.before[test.name]
 
     def run_anew(self, test: Test, watch: Watch | None = None) -> Trace:
-        """Run a test with nothing more, once again."""
+        """Run a test again, without one more change."""
         return self.runner.run(test, self.patch, watch=watch)
 
     def list_passing(self, change: Patch) -> list[Test]:
@@ -282,30 +282,27 @@ class Experiment:
         return all(self.passes(test, change) for test in self.failing)
 
     def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Experiment":
-        """The same tests, or these, with a change that stays."""
+        """Return an experiment with one more change that stays, on the same tests or on these."""
         return Experiment(
             self.runner, self.failing if failing is None else failing, {**self.patch, **change}, self.total
         )
 
     def only(self, tests: Collection[Test]) -> "Experiment":
-        """The same of some of the tests."""
+        """Restrict the experiment to some of its tests."""
         return replace(self, failing=[test for test in self.failing if test in tests])
 
 
 @dataclass
 class Call:
-    """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back.
-
-    `inner` has what is known in the calls inside it that belong to other adapters, for each the latest.
-    """
+    """The current call of an adapter."""
 
     name: str = ""
     number: int = 0
-    inner: dict[str, Known] = field(default_factory=dict)
+    inner: dict[str, Known] = field(default_factory=dict)  # of the latest inner call for each other adapter
     known: Known = field(default_factory=lambda: Known(Checkpoints()))
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    given: Mapping[str, Any] = field(default_factory=dict)
-    came: Any = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # as they were when it began
+    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves
+    came: Any = None  # what it returned
 
     @property
     def steps(self) -> Mapping[str, Step]:
@@ -314,7 +311,7 @@ class Call:
 
 @dataclass
 class _Followed:
-    """The student's adapters; calls of those that have steps go through `call`."""
+    """The student's adapters; those that have a reference are called by `call`."""
 
     students: Any
     call: Callable[..., Any]
@@ -340,17 +337,17 @@ def _identify(x: Any) -> Hashable:
 
 
 def copy(call: Call, time: int, value: Any) -> Any:
-    """Put a copy in the place of a tensor."""
+    """Replace a tensor by a copy."""
     return value.clone() if isinstance(value, Tensor) else None
 
 
 def get_adapter(change: Change) -> str:
-    """The adapter whose reference has what is put in; "" for the one that is called."""
+    """Return the adapter whose reference a change uses; "" for the one that the test calls."""
     return change.adapter if isinstance(change, Option) else ""
 
 
 def order_by_generality(tests: Sequence[Test]) -> list[Test]:
-    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
+    """Put the most telling tests first: sizes that differ and are not 1, unordered positions; then the small ones."""
 
     def rank(test: Test) -> tuple[int, int, int]:
         for case in test.cases():
@@ -367,7 +364,7 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
 
 
 def choose_kinds(tests: Sequence[Test], most: int) -> list[Test]:
-    """Choose tests of different kinds, and then others."""
+    """Choose one test of each kind, and then others."""
     kinds: dict[str, Test] = {}
     for test in tests:
         kinds.setdefault(test.function, test)

@@ -1,4 +1,4 @@
-"""The place of a finding as a student knows it: the file below the folder of the assignment, the line, and a mark."""
+"""Showing where a finding is: the file, relative to the assignment, the line, and a mark under the expression."""
 
 import ast
 import linecache
@@ -14,7 +14,7 @@ MOST_LINES = 6  # of an expression, after its first one
 
 
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:
-    """The fields of a finding about an expression; line and columns are those of its first line."""
+    """Return the fields of a finding about an expression; line and columns are of its first line."""
     name, columns = name_file(file, root), find_columns(file, node)
     code = linecache.getline(file, node.lineno).rstrip("\n")
     return {
@@ -27,7 +27,7 @@ def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, ro
 
 
 def show_rest(file: str, node: ast.expr | ast.stmt | ast.arg) -> list[str]:
-    """The lines of an expression after its first one, indented as they are to that."""
+    """List the lines of an expression after the first one, with their indentation relative to that."""
     first = linecache.getline(file, node.lineno)
     indent = len(first) - len(first.lstrip())
     numbers = range(node.lineno + 1, (node.end_lineno or 0) + 1)
@@ -38,41 +38,45 @@ def show_rest(file: str, node: ast.expr | ast.stmt | ast.arg) -> list[str]:
 
 
 def find_columns(file: str, node: ast.expr | ast.stmt | ast.arg) -> tuple[int, int]:
-    """The columns of an expression in its first line."""
+    """Return the columns of an expression in its first line."""
     code = linecache.getline(file, node.lineno).rstrip("\n").encode()
     end = node.end_col_offset if node.end_lineno == node.lineno else len(code)
     return len(code[: node.col_offset].decode()), len(code[:end].decode())
 
 
 def name_file(file: str, root: Path) -> str:
-    """The file as the student knows it."""
+    """Name a file as the student knows it."""
     path = Path(file)
     if path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     return path.name if path.exists() else "your cell"
 
 
-def is_at(told: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
-    """Tell whether a finding is about a place, of its other lines any."""
-    return bool(file) and file == told.file and (line in told.likewise or (line, columns) == (told.line, told.columns))
+def is_at(earlier: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
+    """Tell whether a finding is about these columns of a line, or marks the line as one of several."""
+    return (
+        bool(file)
+        and file == earlier.file
+        and (line in earlier.likewise or (line, columns) == (earlier.line, earlier.columns))
+    )
 
 
 def find_same(each: Finding, before: Sequence[Finding]) -> Finding | None:
-    """The finding about an earlier problem that says the same of the same place."""
-    there = [told for told in before if is_at(told, each.file, each.line, each.columns)]
-    return next((told for told in there if _is_same(told, each)), None)
+    """Find an earlier problem's finding that says the same about the same place."""
+    there = [earlier for earlier in before if is_at(earlier, each.file, each.line, each.columns)]
+    return next((earlier for earlier in there if _is_same(earlier, each)), None)
 
 
-def _is_same(told: Finding, each: Finding) -> bool:
-    """Tell whether what is said of two problems at one place is the same thing.
+def _is_same(earlier: Finding, each: Finding) -> bool:
+    """Tell whether two findings at one place are about the same mistake.
 
-    In steps that have no words in common, a wrong value of one expression is.
+    A wrong value in two problems is: their references name the checkpoint differently.
     """
-    if told.step or each.step:
-        return told.step == each.step or bool(told.step and each.step and told.section != each.section)
-    kinds = [finding.id.partition("-")[2] for finding in (told, each)]
-    if kinds[0].startswith(RAISES):  # what follows in the id is in which calls
-        both = [each.said[:-1] or each.said for each in (told, each)]  # the last line says in which calls
+    if earlier.step or each.step:
+        return earlier.step == each.step or bool(earlier.step and each.step and earlier.section != each.section)
+    kinds = [finding.id.partition("-")[2] for finding in (earlier, each)]
+    if kinds[0].startswith(RAISES):  # the rest of the id, and the last line, say in which calls
+        both = [each.said[:-1] or each.said for each in (earlier, each)]
         one, other = ({re.sub(r"[^A-Za-z]+", " ", line) for line in said} for said in both)
         return bool(one & other)
     return kinds[0] == kinds[1]

@@ -20,7 +20,7 @@ from whichline.locate.values import Axes, Value, as_value, find_layout, identify
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
-MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
+MOST_TIMES = 64  # values of an expression in a loop that are compared one by one
 
 Event = tuple[Expression, int]  # an expression, and which time it was computed
 
@@ -30,20 +30,19 @@ class Trace:
     """One run of a test."""
 
     test: Test
-    values: Mapping[Expression, Sequence[Any]]  # what each expression was, each time, when it was computed
-    objects: Mapping[Expression, Sequence[Any]]  # the same objects, which tell what a name stands for
-    order: Sequence[Expression]  # the expressions, as often as they were computed
-    depths: Sequence[int]  # how many calls deep that was, each time
-    arguments: Mapping[str, Any]  # those of the adapter
-    known: Known  # the steps of the right program on the same arguments, and these
+    values: Mapping[Expression, Sequence[Any]]  # of each expression, copies of its values, one for each event
+    objects: Mapping[Expression, Sequence[Any]]  # the values themselves, whose identity shows what a name refers to
+    order: Sequence[Expression]  # the expression of each event
+    depths: Sequence[int]  # how many calls deep each event was
+    arguments: Mapping[str, Any]  # of the adapter, as they were when the call began
+    known: Known  # the checkpoints on these arguments, and the arguments
     passed: bool
-    # expressions that had another value put in their place: that what follows is right says nothing of them
-    put: Collection[Expression] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves, whatever was made of them
-    came: Any = None
+    put: Collection[Expression] = ()  # expressions with a replacement, which later right values do not make right
+    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves, which the code may change
+    came: Any = None  # what the adapter returned
     error: BaseException | None = None  # what ended the test
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
-    _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id, and what keeps that its own
+    _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id; it holds the object, too
 
     @property
     def steps(self) -> Mapping[str, Step]:
@@ -51,19 +50,19 @@ class Trace:
 
     @property
     def needs_gradients(self) -> bool:
-        """Tell whether the test asks for gradients with respect to what came in."""
+        """Tell whether the test asks for gradients with respect to the inputs."""
         return bool(list_leaves(self.given))
 
     @cached_property
     def sizes(self) -> set[float]:
-        """The sizes of what came in, and of the steps."""
+        """The sizes of the inputs and of the checkpoints."""
         tensors = [value.tensor for value in self.known.values.values()]
         shapes = [size for x in tensors for size in x.shape]
         return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
 
     @cached_property
     def places(self) -> list[Expression]:
-        """The expressions, each where it was computed first; what a statement changes in place, where it was last."""
+        """The expressions in the order of their first events; tensors changed in place, of their last events."""
         firsts: dict[Expression, int] = {}
         for i, place in enumerate(self.order):
             if place.in_place:
@@ -73,7 +72,7 @@ class Trace:
         return sorted(firsts, key=firsts.__getitem__)
 
     def value(self, place: Expression) -> list[Any]:
-        """The values of an expression; of a tensor that is changed in place, the last one."""
+        """Return the values of an expression; of a tensor that is changed in place, the last one."""
         values = list(self.values[place])
         return values[-1:] if place.in_place else values
 
@@ -84,7 +83,7 @@ class Trace:
         return self._of_place[place]
 
     def _match(self, values: list[Any]) -> Match | None:
-        """Look for the steps once: most values are the same in the next run, with a change in some place."""
+        """Find the checkpoints once for equal values: in the next run, most values are the same."""
         if any(value is None for value in values):
             return None
         key = tuple(map(self._identify, values))
@@ -134,7 +133,7 @@ class Trace:
         return {id(place.node): place for place in values}
 
     def list_operands(self, place: Expression) -> list[Expression]:
-        """The nearest expressions in an expression, or in a statement."""
+        """List the outermost expressions inside an expression or a statement."""
         found: list[Expression] = []
 
         def look(node: ast.AST) -> None:
@@ -151,8 +150,8 @@ class Trace:
         return found
 
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
-        """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
-        if given := self.find_given(place, time):
+        """Find the expression that computed what a name refers to or a call returns; that of an input is itself."""
+        if given := self.find_argument(place, time):
             return self.find_origin(given)
         wanted = self.objects[place][time]
 
@@ -169,28 +168,28 @@ class Trace:
                 return before
         return place
 
-    def is_handed_on(self, place: Expression, root: Expression) -> bool:
-        """Tell whether a caller of the root's function only hands on what came in: `x`, or `x.float()` of float32."""
-        if (place.file, place.function) == (root.file, root.function):
+    def is_handed_on(self, place: Expression, divergence: Expression) -> bool:
+        """Tell whether an expression in a caller passes on an input unchanged: `x`, or `x.float()` of float32."""
+        if (place.file, place.function) == (divergence.file, divergence.function):
             return False
         value, operands = self.objects[place][0], self.list_operands(place)
         return place.is_read or any(each is value for operand in operands for each in self.objects[operand])
 
-    def find_given(self, place: Expression, time: int = 0) -> Expression | None:
-        """Find what the caller gives for a parameter, when that is read for the n-th time."""
+    def find_argument(self, place: Expression, time: int = 0) -> Expression | None:
+        """Find the argument that the caller passes for a parameter when that is read for the n-th time."""
         wanted = self.objects[place][time]
-        for _, node in self._list_given(place):
+        for _, node in self._list_arguments(place):
             given = self._place_of.get(id(node))
             if given and any(each is wanted for each in self.objects[given]):
                 return given
         return None
 
     def find_call(self, place: Expression) -> Expression | None:
-        """Find the call that gives a constant, as it is written, for a parameter."""
-        return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
+        """Find the call that passes a literal constant for a parameter."""
+        return next((call for call, node in self._list_arguments(place) if isinstance(node, ast.Constant)), None)
 
-    def _list_given(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
-        """List the calls of a function while which a parameter is read, and what these give for it."""
+    def _list_arguments(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
+        """List the calls during which a parameter is read, each with the argument that it passes for it."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
             return
         name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
@@ -208,11 +207,11 @@ class Trace:
 
     @cached_property
     def inside(self) -> dict[Expression, set[Expression]]:
-        """For each call, what ran inside it."""
+        """For each call, the expressions that ran inside it."""
         return {place: set(self.list_inside(place)) for place in self.places if isinstance(place.node, ast.Call)}
 
     def find_sole_origin(self, place: Expression) -> Expression:
-        """The expression that made a value, if nothing else reads it; else the place itself."""
+        """Find the expression that computed a value if nothing else reads the value; else return the place itself."""
         wanted, origin = self.objects[place][0], self.find_origin(place)
         others = [
             inner
@@ -225,7 +224,7 @@ class Trace:
 
     @cached_property
     def intermediates(self) -> set[Expression]:
-        """The expressions that are not steps, but of which right things are made."""
+        """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
             if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
@@ -297,7 +296,7 @@ class Trace:
         return next((i for i in times if not self._is_found(place, i) and not self._is_used(place, i)), 0)
 
     def is_right_at(self, place: Expression, time: int) -> bool:
-        """Tell whether an expression is right, or was the n-th time that it was computed."""
+        """Tell whether an expression is right, or at least its n-th value is."""
         time = time - 1 + len(self.values[place]) if place.in_place else time
         is_there = time < len(self.values[place])
         return self.is_right(place) or (is_there and (self._is_found(place, time) or self._is_used(place, time)))
@@ -308,14 +307,14 @@ class Trace:
         value = as_value(self.value(place)[-1])
         return any(isinstance(x, Tensor) and find_layout(value, as_value(x)) is not None for x in parts)
 
-    def is_clean_after(self, root: Expression) -> bool:
-        """Tell whether all that is computed after an expression is right."""
-        after = self.places[self.places.index(root) + 1 :] if root in self.values else []
+    def is_clean_after(self, divergence: Expression) -> bool:
+        """Tell whether everything computed after an expression is right."""
+        after = self.places[self.places.index(divergence) + 1 :] if divergence in self.values else []
         computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not self.is_number(each)]
         return all(self.is_right(each) for each in computed)
 
     def list_returned_early(self) -> list[Expression]:
-        """The expressions that are what came back, where that is another step than the answer, or of another shape."""
+        """List the expressions that were returned, if they equal an earlier checkpoint or have another shape."""
         parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
         last = list(self.steps)[-1]
         for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
@@ -330,11 +329,11 @@ class Trace:
         return []
 
     def is_number(self, place: Expression) -> bool:
-        """Tell whether an expression is a number and no tensor."""
+        """Tell whether an expression is a plain number and not a tensor."""
         return all(isinstance(value, int | float) for value in self.values[place])
 
     def list_inside(self, place: Expression) -> Iterator[Expression]:
-        """The student's expressions that ran while this one was computed, in functions that it calls."""
+        """List the expressions that ran in the functions that an expression calls, the last one first."""
         index = self.order.index(place)
         for before in range(index - 1, -1, -1):
             if self.depths[before] <= self.depths[index]:
@@ -342,12 +341,12 @@ class Trace:
             yield self.order[before]
 
     def is_constructor(self, place: Expression) -> bool:
-        """Tell whether an expression is a tensor made of numbers alone."""
+        """Tell whether an expression is a call that makes a tensor from numbers alone."""
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
         return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
     def is_initial_value(self, place: Expression) -> bool:
-        """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
+        """Tell whether an expression is a tensor of equal numbers, as a loop begins with."""
         called, value = place.called, self.values[place][0]
         if not called or not (self.is_constructor(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
             return False
@@ -355,16 +354,19 @@ class Trace:
         return bool(begins) and is_uniform(value)
 
     def is_wrong_initial_value(self, place: Expression) -> bool:
-        """Tell whether a loop begins with an expression that is not right."""
+        """Tell whether an expression is the initial value of a loop, and wrong."""
         return place in self.values and self.is_initial_value(place) and not self.is_right(place)
 
-    def is_given(self, place: Expression) -> bool:
-        """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
+    def is_standalone(self, place: Expression) -> bool:
+        """Tell whether an expression is a tensor made from numbers alone, or an attribute of an object."""
         is_held = isinstance(place.node, ast.Attribute) and not self.list_operands(place) and not self.is_number(place)
         return is_held or self.is_constructor(place)
 
-    def is_first_divergence(self, place: Expression, is_loose: bool = False) -> bool:
-        """Tell whether an expression is wrong although its operands are right, or are made of right ones."""
+    def is_first_divergence(self, place: Expression, allows_unknown: bool = False) -> bool:
+        """Tell whether an expression is wrong although its operands are right.
+
+        With `allows_unknown`, an operand may be unknown if its own operands are right.
+        """
         operands = self.list_operands(place)
         if self.is_right(place) or self.values[place][0] is None:
             return False
@@ -374,24 +376,24 @@ class Trace:
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False
-        if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
+        if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor, as x.dim() is
             is_bool = isinstance(self.values[place][0], bool)
-            varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop: no size
+            varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop, so it is no size
             return not is_bool and (varies or all(map(self.is_number, operands))) and self.has_right_operands(place)
-        return self.has_right_operands(place, is_loose)
+        return self.has_right_operands(place, allows_unknown)
 
     def is_lost_number(self, place: Expression) -> bool:
-        """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
+        """Tell whether an expression is a literal fraction, although the adapter was called with another fraction."""
         value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
         is_other = type(value) is float and math.isfinite(value) and bool(given) and value not in given
         return is_other and self.find_origin(place) is place
 
     def _is_constant(self, place: Expression) -> bool:
-        """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
+        """Tell whether an expression is a number, or a tensor made from numbers alone."""
         return self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
 
     def _is_counted(self, place: Expression) -> bool:
-        """Tell whether an expression is whole numbers, such as positions, that are made of nothing that came in."""
+        """Tell whether an expression is a tensor of whole numbers, such as positions, made from no input."""
         value = self.values[place][0]
         if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
             return False
@@ -400,7 +402,7 @@ class Trace:
         return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.list_operands(origin))
 
     def is_called_rightly(self, place: Expression) -> bool:
-        """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
+        """Tell whether an expression calls a function with right arguments, and is wrong, but is not the output."""
         return (
             isinstance(place.node, ast.Call)
             and self.values[place][0] is not None
@@ -412,12 +414,12 @@ class Trace:
         )
 
     def has_right_operands(
-        self, place: Expression, is_loose: bool = False, looks_inside: bool = True, may_count: bool = False
+        self, place: Expression, allows_unknown: bool = False, looks_inside: bool = True, may_count: bool = False
     ) -> bool:
         """Tell whether the operands of an expression are right, and everything that runs inside it.
 
-        With `is_loose`, what is not a step will do, if that is made of what is right; with `may_count`, so will
-        positions that are counted, which are a step in some tests alone.
+        With `allows_unknown`, an operand may be unknown if its own operands are right. With `may_count`, positions
+        that the code counts itself are right: they are a checkpoint only in some tests.
         """
         time = self.find_first_wrong(place)
         operands = [each for each in self.list_operands(place) if not self._is_constant(each)]
@@ -426,6 +428,6 @@ class Trace:
         times = self._operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
         return all(
             all(self.is_right_at(*each) for each in times if each[0] is operand)
-            or (is_loose and self.has_right_operands(self.find_origin(operand)))
+            or (allows_unknown and self.has_right_operands(self.find_origin(operand)))
             for operand in operands
         ) and all(self.is_right(each) for each in inside)

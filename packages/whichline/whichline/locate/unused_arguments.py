@@ -1,4 +1,4 @@
-"""Arguments on which the right answer depends, and which the student's code never reads."""
+"""Arguments that the student's code never reads although the right output depends on them."""
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file
 
 
 def list_needed(reference: Reference, arguments: Mapping[str, Any]) -> set[str]:
-    """The arguments of a call that give another right answer when they are others; sizes stand in the shapes, too."""
+    """Return the tensors and fractions among the arguments that change the right output when they change."""
     right = reference.answer(arguments)
     return {name for name, x in arguments.items() if _matters(reference, arguments, name, x, right)}
 
@@ -37,10 +37,10 @@ def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: A
 def find_unread(
     ran: Collection[tuple[str, str]], definitions: Definitions, needed: Iterable[str]
 ) -> Iterator[tuple[str, str, ast.arg]]:
-    """The needed arguments that end in a function that does not read them: its file and name, and the argument.
+    """Yield the needed arguments that a function receives and does not read: its file and name, and the argument.
 
     Args:
-        ran: the functions that ran, by file and qualified name.
+        ran: file and qualified name of the functions that ran.
         definitions: of all functions.
         needed: names of arguments.
     """

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from whichline.engine.compare import same
 
-CLOSE = 1e-4  # of the largest number: what rounding makes of two ways to compute the same in float32
+CLOSE = 1e-4  # of the largest number: two ways to compute the same in float32 may differ so much
 HALF = (torch.float16, torch.bfloat16)
-ROUNDINGS = 4  # in terms of the distance between two numbers of such a dtype: what another way to compute may differ
-HIDDEN = -1e6  # a finite score from here on stands for −inf
-LOWEST = -1e30  # from here on only masks have numbers
+ROUNDINGS = 4  # eps of half precision: two ways to compute the same in it may differ so much
+HIDDEN = -1e6  # this number and lower ones stand for −inf
+LOWEST = -1e30  # only masks hold numbers as low as this
 
-Axes = tuple[int, ...] | None  # the axes of a step in the order in which a value has them; None: put in as it is
+Axes = tuple[int, ...] | None  # the axes of a checkpoint in the order in which a value has them; None: as they are
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor, or a number as a tensor without axes, in float64 or as it is if it has no fractions."""
+    """A tensor, or a number as a tensor without axes; in float64, unless it holds integers or truth values."""
 
     tensor: Tensor
 
@@ -34,11 +34,11 @@ class Value:
 
     @cached_property
     def digest(self) -> tuple[int, bool, float]:
-        """A few numbers that are the same in any layout: how many, whether they are truth values, and their size."""
+        """Properties that no layout changes: how many numbers, whether they are truth values, their absolute sum."""
         x = self.tensor
         if x.dtype == torch.bool:
             return x.numel(), True, float(x.sum())
-        seen = torch.where(x > HIDDEN, x, 0).contiguous()  # of NaN nothing is seen
+        seen = torch.where(x > HIDDEN, x, 0).contiguous()  # without NaN, too
         return x.numel(), False, float(seen.abs().sum(dtype=torch.float64))
 
 
@@ -55,7 +55,7 @@ def as_value(x: Any) -> Value:
 
 
 def identify(x: Any) -> Hashable:
-    """Give what is the same for values of one shape and dtype that hold the same numbers, and for no others."""
+    """Return a key that is equal for values of the same shape, dtype and numbers."""
     if not isinstance(x, Tensor):
         return type(x), x
     numbers = x.detach().view(torch.int16) if x.dtype == torch.bfloat16 else x.detach().resolve_conj().resolve_neg()
@@ -63,10 +63,10 @@ def identify(x: Any) -> Hashable:
 
 
 def is_near(x: Tensor, right: Tensor, exactly: bool = False, within: float = CLOSE) -> bool:
-    """Tell whether two tensors of one shape hold the same numbers, as far as rounding lets them.
+    """Tell whether two tensors of one shape hold the same numbers, but for rounding.
 
-    Where `right` is −inf, or the lowest number, a very low one will do, unless `exactly` −inf is asked for. NaN is
-    nothing's equal.
+    Where `right` is −inf, or the lowest number, any very low number will do, unless `exactly` is set. NaN equals
+    nothing.
     """
     if x.dtype == torch.bool or right.dtype == torch.bool:
         return x.dtype == right.dtype and torch.equal(x, right)
@@ -89,12 +89,12 @@ def is_equal(one: Any, other: Any) -> bool:
         return one is other or one == other
     if one.shape != other.shape:
         return False
-    is_same = one.dtype == other.dtype and torch.equal(one, other)  # which takes a tenth of the time
+    is_same = one.dtype == other.dtype and torch.equal(one, other)  # in a tenth of the time
     return is_same or bool(same(one, other, within=0.0).all())
 
 
 def is_one(value: Any, other: Any) -> bool:
-    """Tell whether two values are one object, or tensors of one array."""
+    """Tell whether two values are the same object, or tensors of the same memory."""
     if value is other or not isinstance(value, Tensor) or not isinstance(other, Tensor):
         return value is other
     return value.shape == other.shape and value.dtype == other.dtype and _find_memory(value) == _find_memory(other) != 0
@@ -115,7 +115,7 @@ def may_be(x: Value, right: Value) -> bool:
 
 
 def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]]:
-    """The ways to lay a step out in a shape: its axes in any order, its leading ones as one, axes of 1 anywhere."""
+    """Yield the layouts of a checkpoint in a shape: axes in any order, leading axes merged, axes of size 1 anywhere."""
     if right.numel() != math.prod(shape):
         return
     if tuple(right.shape) == tuple(shape):
@@ -140,7 +140,7 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
 
 
 def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
-    """Tell whether no axes of one size change places: these look alike by chance, but for the last two, of scores."""
+    """Tell whether axes of equal size keep their order, as otherwise they match by chance; the last two may swap."""
     pairs = itertools.combinations(order, 2)
     return not any(right.shape[one] == right.shape[other] and one > other < right.ndim - 2 for one, other in pairs)
 
@@ -155,7 +155,7 @@ def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
 
 
 def relay(right: Tensor, axes: tuple[int, ...], shape: Sequence[int]) -> Tensor | None:
-    """A step in the layout that was found for another case, which may have more leading axes; None if it cannot be."""
+    """Lay a checkpoint out as in another test case, which may have more leading axes; None if it does not fit."""
     more = right.ndim - len(axes)
     if more > 0:
         axes = (*range(more), *(axis + more for axis in axes))

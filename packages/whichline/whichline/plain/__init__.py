@@ -1,6 +1,6 @@
-"""Any pytest suite: which line is wrong, for whoever has tests and a reference with functions of the same names.
+"""Plain suites: any pytest suite, with a reference that has functions of the same names.
 
-The table `[tool.whichline]` of a pyproject.toml says what is looked into, and what it is held against.
+The table `[tool.whichline]` of a pyproject.toml names the code to search, and the reference.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,20 @@ class TableError(Exception):
 
 @dataclass(frozen=True)
 class Names:
-    """What has another name in the reference."""
+    """The things that have another name in the reference: functions, classes, methods, parameters."""
 
-    # names of functions, classes, methods and parameters, or parts of these, and the names there
-    table: Mapping[str, str] = field(default_factory=dict)
+    table: Mapping[str, str] = field(default_factory=dict)  # the code's names, or parts of them, and the reference's
 
     def rename(self, name: str) -> str:
-        """The name in the reference of something, or of a parameter with those that it is in."""
+        """Return the reference's name for one of the code's, which may be dotted."""
         return self.table.get(name) or ".".join(self.table.get(part, part) for part in name.split("."))
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a suite is about."""
+    """The table `[tool.whichline]`."""
 
-    code: tuple[str, ...]  # the packages and modules to look into. A module named `adapters` only leads to the others.
+    code: tuple[str, ...]  # the packages and modules to search; a module named `adapters` only connects to the others
     reference: str  # the package or module with functions of the same names
     root: Path  # the folder of the pyproject.toml
     names: Names = field(default_factory=Names)  # what has another name in the reference

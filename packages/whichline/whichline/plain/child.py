@@ -1,4 +1,4 @@
-"""The process in which failing tests are followed: pytest collects there too, and runs what it is asked."""
+"""The process that explains failing tests: pytest collects here once more, and runs the tests that it is sent."""
 
 import json
 import os
@@ -19,20 +19,20 @@ from whichline.engine.finding import Finding
 from whichline.plain import Names
 from whichline.plain.diagnosis import Diagnosis
 from whichline.plain.functions import Functions
-from whichline.plain.process import say
+from whichline.plain.process import report
 
 
 def _call(run: Callable[[], Any]) -> Any:
     return run()
 
 
-class Serves:
-    """Answers, in the place of running all tests, what is asked of some.
+class Server:
+    """A pytest plugin that, instead of running all tests, explains the ones that it is sent.
 
     Args:
-        functions: those that have a reference.
+        functions: the functions that have a reference.
         asked, answers: lines of JSON.
-        root: the folder that names of files begin at.
+        root: names of files are relative to this folder.
     """
 
     def __init__(self, functions: Functions, asked: TextIO, answers: TextIO, root: Path) -> None:
@@ -40,7 +40,7 @@ class Serves:
         self.asked, self.answers = asked, answers
         self.items: dict[str, pytest.Item] = {}
         self.error: BaseException | None = None
-        self.last: pytest.Item | None = None  # that ran
+        self.last: pytest.Item | None = None  # the last test that ran
         self.around = _call
 
     @pytest.hookimpl(trylast=True)
@@ -62,16 +62,16 @@ class Serves:
 
     def _explain(self, test: str) -> list[Finding]:
         if test not in self.items:
-            return say(test, "The process that follows failing tests did not collect this one.")
+            return report(test, "The process that explains failing tests did not collect this one.")
         try:
             return self.diagnosis.explain(test, self._list_others(self.items[test]))
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
-            return say(test, f"The search ended by an error of its own, {type(error).__name__}: {error} ({where}).")
+            return report(test, f"The search itself failed, with {type(error).__name__}: {error} ({where}).")
 
     def _list_others(self, item: pytest.Item) -> list[str]:
-        """The same test with other parameters."""
+        """List the same test with other parameters."""
         name = getattr(item, "originalname", None)
         alike = (each for each in self.items.values() if each.parent is item.parent and each is not item)
         return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
@@ -89,7 +89,8 @@ class Serves:
         self.error, self.around = None, around
         item = self.items[test]
         if self.last and (is_anew or self.last.parent is not item.parent):
-            runner: Any = item.config.pluginmanager.get_plugin("runner")  # other plugins have ended it already
+            # Only pytest's own: other plugins have ended it already.
+            runner: Any = item.config.pluginmanager.get_plugin("runner")
             runner.pytest_runtest_teardown(self.last, None if is_anew else item)  # what the two do not share
         self.last = item
         random.seed(0)
@@ -112,14 +113,14 @@ class Serves:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield  # which also takes over what a unittest has noted
+        report = yield  # first: it also copies the errors of a unittest
         if call.excinfo and self.error is None and not isinstance(call.excinfo.value, pytest.skip.Exception):
             self.error = call.excinfo.value
         return report
 
 
 class _Next:
-    """Stands for the test that comes next: what it shares with this one, fixtures of the module and above, stays."""
+    """Stands for the next test, of the same module: so fixtures of the module and above stay."""
 
     def __init__(self, item: pytest.Item) -> None:
         self.item = item
@@ -129,7 +130,7 @@ class _Next:
 
 
 def main() -> None:
-    """Serve the process at the other end of stdin and stdout, which tests may use for themselves."""
+    """Serve the process at the other end of stdin and stdout, which are then free for the tests."""
     asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -138,7 +139,7 @@ def main() -> None:
     sys.path[:] = settings["path"]
     functions = Functions(settings["code"], settings["reference"], Names(settings["names"]))
     sys.meta_path[:0] = [functions.code, functions.reference]  # type: ignore[list-item]
-    pytest.main([*settings["args"], "--maxfail=0"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
+    pytest.main([*settings["args"], "--maxfail=0"], plugins=[Server(functions, asked, answers, Path(settings["root"]))])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is wrong where a test fails: its first call that differs from the reference, searched by the engine."""
+"""Explaining a failing test of a plain suite: the engine searches its first call that differs from the reference."""
 
 import ast
 import linecache
@@ -21,7 +21,7 @@ from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, join_patches, say_corrected
+from whichline.locate.found import Found, describe_correction, join_patches
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.repair import Line, Repair, find_line, find_repair, list_lines
@@ -32,22 +32,22 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_one
 from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
-from whichline.plain.process import say
+from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.plain.whole import make_whole
 from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
-LATE = f"The search ended after {MOST_SECONDS:.0f} seconds of processor time: it has not tried everything."
+LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
 FEW = 4  # numbers
 WHOLE = "what the reference computes in this test does not show the place"
-BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
+BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
 
 @dataclass(frozen=True)
 class Proved:
-    """What was found in calls of one function: findings about it, and what is put in its places."""
+    """The proved mistakes in one function."""
 
     found: Sequence[Found]
     patch: Options
@@ -58,9 +58,9 @@ class Diagnosis:
     """Explains failing tests, one after the other, in a process in which pytest has collected them.
 
     Args:
-        functions: those that have a reference.
-        run_item: runs a test by its id, and gives what ended it.
-        root: the folder that names of files begin at.
+        functions: the functions that have a reference.
+        run_item: runs a test by its id, and returns the error that ended it.
+        root: names of files are relative to this folder.
     """
 
     def __init__(self, functions: Functions, run_item: Callable[..., BaseException | None], root: Path) -> None:
@@ -79,26 +79,28 @@ class Diagnosis:
         """
         watching, error = self._watch(test)
         if error is None:
-            return say(test, "Run again by itself, this test passes: nothing can be said of it.")
+            return report(test, "This test passes when it runs by itself, so its failure cannot be explained.")
         if not watching.wrong and watching.texts:
             return self._find_text(test, *watching.texts[0])
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return self._search_whole(test) or say(
+            return self._search_whole(test) or report(
                 test, describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
             )
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
-            return say(test, "This test does not fail alike twice, so nothing can be proved with it.")
+            return report(test, "This test fails differently each time, so nothing can be proved with it.")
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
-                return [self._tell(each, known, [test], [test]) for each in known.found]
+                return [self._report(each, known, [test], [test]) for each in known.found]
         for repair, finding in self.repairs:
             if repair.passes(self.suite.make_item(test)):
                 return [
-                    replace(finding, proof=_say_proof(repair.words, finding.problem, [test], [test]), tests=(test,))
+                    replace(
+                        finding, proof=_describe_proof(repair.words, finding.problem, [test], [test]), tests=(test,)
+                    )
                 ]
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
@@ -109,7 +111,7 @@ class Diagnosis:
                 failing.append(other)
                 cases += [each for each in watching.wrong if each.call == first.call][:1]
         found = self._search(runner, first, cases, failing)
-        return [*found, *say(test, LATE)] if runner.is_late else found
+        return [*found, *report(test, LATE)] if runner.is_late else found
 
     def _watch(self, test: str) -> tuple[Watching, BaseException | None]:
         watching = Watching(self.suite)
@@ -122,7 +124,7 @@ class Diagnosis:
 
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
-        # In the life of an object, its calls bear numbers: each case has its own.
+        # The checkpoints of an object count its calls, so those of two test cases differ.
         groups = [[test] for test in tests] if self.suite.functions.paired[first.call].kind else [tests]
         runner.pairs = list_fitting(runner, tests)
         found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
@@ -144,9 +146,11 @@ class Diagnosis:
         known = Proved(found, patch, name)
         self.proved.append(known)
         if any(place.function.endswith(INIT) for place in patch):
-            runner.run(self.suite.make_item(failing[0]), patch, noting=False)  # so that it knows what is made before
+            runner.run(
+                self.suite.make_item(failing[0]), patch, noting=False
+            )  # collects the checkpoints of the constructor
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
-        return [self._tell(each, known, passing, failing) for each in found]
+        return [self._report(each, known, passing, failing) for each in found]
 
     def _search_whole(self, test: str) -> list[Finding]:
         """Hold all that runs in a test against what the reference computes in it, where no call can be compared."""
@@ -155,20 +159,20 @@ class Diagnosis:
             return []
         for known in self.proved_whole:
             if runner.passes(whole, known.patch):
-                return [self._tell(each, known, [test], [test]) for each in known.found]
+                return [self._report(each, known, [test], [test]) for each in known.found]
         search = Search(Experiment(runner, [whole]))
         found = search.find()
         if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
             found = []
         if not found or found[0].trace.is_called_rightly(found[0].place):
-            near = [*map(find_line, search.roots)]
+            near = [*map(find_line, search.divergences)]
             if repair := self._find_repair(runner, WHOLE, [whole], [test], near):
                 return [repair]
         if not found:
             return []
         known = Proved(found, join_patches(found), "")
         self.proved_whole.append(known)
-        return [self._tell(each, known, [test], [test]) for each in found]
+        return [self._report(each, known, [test], [test]) for each in found]
 
     def fails(self, test: str) -> bool:
         """Tell whether a test fails."""
@@ -176,7 +180,7 @@ class Diagnosis:
 
     # Words.
 
-    def _tell(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
+    def _report(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
         step = found.option.names[0]
         steps = found.trace.known.steps
         at = steps.lines.get(step) if isinstance(steps, PlainCheckpoints) else None
@@ -189,7 +193,7 @@ class Diagnosis:
             re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
             tuple(said),
             likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
-            proof=_prove(known, passing, failing) if found is known.found[-1] else "",
+            proof=_describe_correction_proof(known, passing, failing) if found is known.found[-1] else "",
             tests=tuple(passing or failing),
             step=step,
             **show_place(place.file, place.function, place.node, self.suite.root),
@@ -206,7 +210,7 @@ class Diagnosis:
     def _find_unproved(
         self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
     ) -> list[Finding]:
-        """Say which call is wrong, and where the first value is that the reference does not have."""
+        """Report which call is wrong, and the first value that the reference does not have."""
         right, _ = self.suite.functions.paired[first.call].reference
         name = first.call.rpartition(".")[2]
         error = self.suite.ending(tests[0])
@@ -216,19 +220,19 @@ class Diagnosis:
             if repair := self._find_repair(runner, words, tests, failing, list_lines(error)):
                 return [repair]
             return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
-        words = f"{first.name} gives something else than {right}.{name}."
+        words = f"{first.name} does not return what {right}.{name} returns."
         calls = judge_calls(runner, tests)
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
-        # A constructor often draws its numbers by chance.
-        roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
-        roots.sort(key=lambda place: _is_little(search.trace_of(place), place))
+        # Constructors often draw random numbers.
+        divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
+        divergences.sort(key=lambda place: _is_little(search.find_trace(place), place))
         place, said = dict[str, Any](), ""
-        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, roots)]):
+        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, divergences)]):
             return [repair]
-        if roots:
-            said = self._describe_first(roots[0])
+        if divergences:
+            said = self._describe_first(divergences[0])
         else:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
@@ -248,7 +252,7 @@ class Diagnosis:
             name,
             f"{name}-repair",
             (words[0].upper() + words[1:],),
-            proof=_say_proof(repair.words, name, passing, failing),
+            proof=_describe_proof(repair.words, name, passing, failing),
             tests=tuple(passing),
             **repair.show(self.suite.root),
         )
@@ -256,7 +260,7 @@ class Diagnosis:
         return finding
 
     def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:
-        """Say which line changes an argument that the reference leaves as it is."""
+        """Report the line that changes an argument which the reference leaves as it is."""
         trace = self._make_runner().look(self.suite.make_test(test, "", case))
         given = [x for x in trace.given.values() if isinstance(x, Tensor)]
         changing = [
@@ -269,7 +273,7 @@ class Diagnosis:
         return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]
 
     def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
-        """Say which call gives another text, and show the line that returns it."""
+        """Report a call that returns another text, with the line that returns it."""
         paired, lines = self.suite.functions.paired[case.call], list[int]()
 
         def leave(frame: FrameType, _: Any) -> None:
@@ -282,7 +286,7 @@ class Diagnosis:
         return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **place)]
 
     def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
-        """Find the line that raises, or the one that returns, where no value before it is wrong."""
+        """Find the line that raises, or else the line that returns, if no value before it is wrong."""
         frames = traceback.walk_tb(error.__traceback__) if error else ()
         own = [(frame, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
         while len(own) > 1 and self._is_refused(own[-1][0]):
@@ -293,11 +297,11 @@ class Diagnosis:
         order = runner.look(test).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
-        said = "What this line returns differs from the reference, and no value before does."
+        said = "What this line returns differs from the reference; no earlier value does."
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
 
     def _is_refused(self, frame: FrameType) -> bool:
-        """Tell whether the reference raises, too, on the arguments of a call: then the line that calls is wrong."""
+        """Tell whether the reference also raises on the arguments of a call, so that the calling line is wrong."""
         code = frame.f_code
         given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
         for pair in self.suite.pairs.get((code.co_filename, code.co_qualname), ()):
@@ -315,7 +319,7 @@ class Diagnosis:
 
 
 def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
-    """Find right numbers in a shape in which they do not fit, such as a mean that has lost its axis."""
+    """Find right numbers in a wrong shape, such as a mean that has lost its axis."""
     trace = runner.look(tests[0])
     for place in reversed(trace.places):
         value = trace.value(place)[0]
@@ -330,32 +334,34 @@ def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
 
 
 def _is_of_few(found: Found) -> bool:
-    """Tell whether one of two places has so few numbers that any two would do."""
+    """Tell whether an expression has so few numbers that two replacements prove nothing."""
     return all(getattr(x, "numel", lambda: 1)() <= FEW for x in found.trace.values[found.place] if x is not None)
 
 
 def _is_answer(found: Found) -> bool:
-    """Tell whether all that is known is that the right answer would be right, and not that it goes wrong there."""
+    """Tell whether a replacement is only the right output, without evidence that the mistake is there."""
     place, trace = found.place, found.trace
     wanted = trace.known.values.get(found.option.names[0])
     answers = (step.value for name, step in trace.steps.items() if name.startswith(f"the {ANSWER}"))
     if not wanted or not any(find_layout(wanted, each) is not None for each in answers):
         return False
     operands = trace.list_operands(place)
-    is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1  # it was wrong before, perhaps
+    is_added_to = (
+        isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
+    )  # an earlier event may be wrong
     is_first = trace.is_first_divergence(place) or place in trace.list_returned_early()
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
 def _is_little(trace: Trace, place: Expression) -> bool:
-    """Tell whether little speaks for an expression: what is picked or drawn, and a number that is computed once."""
+    """Tell whether there is little reason to suspect an expression: an element, a constant, or a single number."""
     values = trace.values[place]
     is_count = len(values) == 1 or all(type(x) is int for x in values)
     return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_constructor(place)
 
 
 def _is_known(trace: Trace, place: Expression) -> bool:
-    """Tell whether an expression is right, and not in another shape alone, counts something, or is a constant."""
+    """Tell whether an expression is right, in the right shape, or counts something, or is a constant."""
     values, match = trace.values[place], trace.match(place)
     if not trace.is_number(place) or match:
         known = trace.known.values.get(match.names[0]) if match and not match.together else None
@@ -365,13 +371,13 @@ def _is_known(trace: Trace, place: Expression) -> bool:
     return is_constant or all(type(x) is int for x in values)
 
 
-def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
-    """Say which tests pass with right values in all the places."""
-    return _say_proof(say_corrected(known.found), known.name, passing, failing)
+def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
+    """Say which tests pass with the replacements."""
+    return _describe_proof(describe_correction(known.found), known.name, passing, failing)
 
 
-def _say_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:
+def _describe_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
     name = function.rpartition(".")[2]
-    return f"{right}, this call of {name} gives what the reference gives; the test still fails."
+    return f"{right}, this call of {name} returns what the reference returns; the test still fails."

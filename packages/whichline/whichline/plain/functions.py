@@ -1,4 +1,4 @@
-"""The functions and methods of the code that have a reference, and the modules of both, imported once with probes."""
+"""Functions and methods of the code, paired with their references; the modules of both, imported with probes."""
 
 import ast
 import functools
@@ -30,12 +30,12 @@ NO_OBJECTS = (BaseException, Enum, tuple, type, torch.autograd.Function)
 
 
 class Followed(Observed):
-    """Modules that are imported once, with probes: tests, fixtures and code share them.
+    """Modules that are imported once, with probes, and that tests, fixtures and code share.
 
     Args:
         names: of packages and modules.
-        replace: called with each function and class at the top of a module; it gives what takes its place.
-        is_plain: tells by its file whether a module gets no probes.
+        replace: called with each top-level function and class of a module; it returns the replacement.
+        is_plain: tells whether the module in a file gets no probes.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Followed(Observed):
         return set()
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module as other finders do; one that is followed gets its probes when it is loaded."""
+        """Find a module as the other finders do; one of these modules gets its probes when it is loaded."""
         if find_entry(name, self.names) is None:
             return None
         others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
@@ -92,17 +92,16 @@ class Followed(Observed):
 
 @dataclass
 class Paired:
-    """A function or a method of the code, and the one of the reference that bears its name."""
+    """A function or a method of the code, paired with the one in the reference that has its name."""
 
-    name: str  # its module and its name
+    name: str  # with its module
     function: FunctionType  # of the code
-    reference: tuple[str, str]  # the module of the reference, and the name there
-    kind: Kind | None = None  # of a method, its class
-    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # the arguments themselves, where a test calls it
-    came: Any = None  # what it gave back last
-    is_bare: bool = False  # whether that is a tensor, where the reference may give it in a tuple
-    # the names of those parts of its arguments that the reference has changed in some call
-    changed: set[str] = field(default_factory=set)
+    reference: tuple[str, str]  # module and name
+    kind: Kind | None = None  # the class of a method
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # the arguments themselves, while a test calls it
+    came: Any = None  # what its last call returned
+    is_bare: bool = False  # whether that is a tensor; the reference may return it in a tuple
+    changed: set[str] = field(default_factory=set)  # the parts of its arguments that the reference changed in some call
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -115,7 +114,7 @@ class Paired:
 
     @property
     def has_right(self) -> bool:
-        """Tell whether the class of the reference has this method, too."""
+        """Tell whether the reference's class has this method, too."""
         return self.kind is None or hasattr(self.kind.right, self.function.__name__)
 
     @property
@@ -123,7 +122,7 @@ class Paired:
         return list_parameters(self.code) == tuple(self.signature.parameters)
 
     def call_right(self, bound: inspect.BoundArguments) -> Any:
-        """Call the function of the reference, or the method of a twin."""
+        """Call the reference's function, or the twin's method."""
         if self.kind is None:
             return self.right(*bound.args, **bound.kwargs)
         twin, *args = bound.args
@@ -135,14 +134,14 @@ class Paired:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The file and the name of its code."""
+        """The file and the qualified name of its code."""
         return self.code.co_filename, self.code.co_qualname
 
     def read(self, arguments: Mapping[str, Any]) -> Parts:
-        """The parts of arguments, and their form.
+        """Take arguments apart, into their parts and their form.
 
         Raises:
-            TypeError: nobody saw how the object was made.
+            TypeError: the construction of the object was not observed.
         """
         if self.kind and not find_construction(arguments[SELF]):
             raise TypeError("it was called while its object was made")
@@ -151,7 +150,7 @@ class Paired:
         return {**parts, FORM: form}
 
     def is_compared(self, args: Sequence[Any]) -> bool:
-        """Tell whether a call is compared: one of a method, if what came before it can be kept."""
+        """Tell whether a call is compared; that of a method is if the object's earlier calls are kept."""
         if self.kind is None:
             return True
         made = find_construction(args[0]) if args else None
@@ -159,35 +158,35 @@ class Paired:
 
     @staticmethod
     def has_calls_before(parts: Mapping[str, Any]) -> bool:
-        """Tell whether an object was called before the call that these parts are of."""
+        """Tell whether these parts belong to a later call of an object."""
         return bool(parts[FORM].get(SELF, {}).get("calls"))
 
     @staticmethod
     def list_past(parts: Mapping[str, Any]) -> Parts:
-        """The tensors that came into earlier calls on the same object."""
+        """Return the tensors that were passed to earlier calls of the same object, by name."""
         calls = enumerate(parts[FORM].get(SELF, {}).get("calls", ()), 1)
         found = [(f"`{name}` of call {i}", x) for i, call in calls for name, x in call.parts.items()]
         return dict({id(x): (name, x) for name, x in reversed(found) if isinstance(x, Tensor)}.values())
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
-        """The same of a call."""
+        """Take the arguments of a call apart."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self.read(bound.arguments)
 
     def write(self, parts: Parts, is_reference: bool = False) -> inspect.BoundArguments:
-        """Arguments made of their parts; objects as the reference makes them, if it is for that."""
+        """Put arguments together from their parts; for the reference, with objects of its own classes."""
         bound = inspect.BoundArguments(self.signature, {})  # type: ignore[arg-type]  (any dict)
         bound.arguments.update({name: put_together(form, parts, is_reference) for name, form in parts[FORM].items()})
         return bound
 
     def note(self, args: Sequence[Any], parts: Parts) -> None:
-        """Note a call of a method: calls that come after it are compared with what it leaves behind."""
+        """Record a call of a method, since later calls depend on the state that it leaves."""
         if self.kind:
             find_construction(args[0]).note(parts, self.function.__name__)
 
     def __call__(self, **parts: Any) -> Any:
-        """Call the function of the code; give the tensors that come out, one by itself."""
+        """Call the code's function and return its output tensors; a single one without a tuple."""
         if self.given:
             args, kwargs = self.given
             arguments = self.signature.bind(*args, **kwargs).arguments
@@ -204,7 +203,7 @@ Route = Callable[[Paired, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Functions:
-    """All functions that have a reference, as their modules are imported.
+    """All functions that have a reference; they are paired when their modules are imported.
 
     Args:
         code: packages and modules.
@@ -212,7 +211,7 @@ class Functions:
         names: what has another name there.
 
     Attributes:
-        route: takes over the calls that a test makes, but for those inside of such a call.
+        route: makes the calls of a test, but not the calls inside these.
     """
 
     def __init__(self, code: Sequence[str], reference: str, names: Names = Names()) -> None:  # noqa: B008 (frozen)
@@ -225,7 +224,7 @@ class Functions:
 
     @contextmanager
     def routing(self, route: Route) -> Iterator[None]:
-        """Have the calls that a test makes taken over."""
+        """Have `route` make the calls of a test in this block."""
         self.route, self._is_inside = route, False
         try:
             yield
@@ -244,7 +243,7 @@ class Functions:
         return "This test calls no function that has a reference of the same name."
 
     def _pair(self, value: FunctionType | type) -> Any:
-        """A function that `route` is asked about, or a class with such methods; the same if it has no reference."""
+        """Wrap a function, or the methods of a class, so that `route` makes their calls, if there is a reference."""
         reference = self._find_reference(value.__module__, value.__name__)
         if reference is None:
             return value
@@ -277,7 +276,7 @@ class Functions:
         return call
 
     def _find_reference(self, module: str, name: str) -> tuple[str, str] | None:
-        """The function or class of the reference by the path of its module, or by its name if only one bears it."""
+        """Find the reference's function or class by module and name, or by name if only one has it."""
         name = self.names.rename(name)
         homes = [each for each, functions in self._defined.items() if name in functions]
         entry = find_entry(module, self.code.names) or module
@@ -288,10 +287,10 @@ class Functions:
 
     @cached_property
     def _defined(self) -> dict[str, set[str]]:
-        """The functions and classes at the top of the modules of the reference."""
+        """The top-level functions and classes of each module of the reference."""
         try:
             spec = find_spec(self.reference_name)
-        except ModuleNotFoundError:  # not even what it is in
+        except ModuleNotFoundError:  # of its parent package
             spec = None
         if spec is None:
             return {}
@@ -311,10 +310,10 @@ def _list_names(path: Path) -> set[str]:
 
 
 def find_entry(module: str, names: Sequence[str]) -> str | None:
-    """The package or module among some, to which a module belongs."""
+    """Find the package or module, of some, to which a module belongs."""
     return next((each for each in names if module == each or module.startswith(f"{each}.")), None)
 
 
 def is_adapter(file: str) -> bool:
-    """Tell whether a module only leads from the tests to the code: no line of it is marked."""
+    """Tell whether a module only connects the tests with the code, so that none of its lines is ever marked."""
     return Path(file).stem == "adapters"

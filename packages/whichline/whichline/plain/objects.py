@@ -1,8 +1,8 @@
-"""Objects whose class has a reference: how they were made, and what was called on them since.
+"""Objects whose class has a reference: how they were made, and which methods were called since.
 
-Its twin, by the class of the reference, is made from the same arguments, lives beside it, and gets each call that the
-object gets. Before a call it gets the state that the object has: weights and gradients, and whatever was set from
-outside. Only an experiment makes both anew, and repeats their calls.
+The twin of an object is made by the reference's class from the same arguments, and gets the same calls. Before each
+call it gets the object's state: weights, gradients, and whatever other code has set. An experiment makes both again and
+repeats their calls.
 """
 
 import copy
@@ -36,20 +36,20 @@ from whichline.plain.parts import (
 )
 
 SELF, OF_INIT = "self", "{} of __init__"
-MOST_CALLS = 128  # on one object that are compared
-MOST_NUMBERS = 1 << 26  # that are kept of them
+MOST_CALLS = 128  # of one object that are compared
+MOST_NUMBERS = 1 << 26  # kept for these calls
 
 
 class UnlikeError(Exception):
-    """An object has parameters that are not those of its twin; the message says which."""
+    """The parameters of an object do not match those of its twin; the message says which."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A class of the code, and the one of the reference that bears its name."""
+    """A class of the code, and the one in the reference that has its name."""
 
-    made: type
-    reference: tuple[str, str]  # the module of the reference, and the name there
+    made: type  # the class of the code
+    reference: tuple[str, str]  # module and name
     names: Names  # what has another name there
 
     @cached_property
@@ -68,14 +68,14 @@ class Kind:
 class Past:
     """A finished call of a method."""
 
-    parts: Parts  # the state of the object before it, and the arguments
+    parts: Parts  # the object's state before it, and the arguments
     method: str
 
     def __deepcopy__(self, memo: Any) -> "Past":
         return self
 
     def repeat(self, value: Any, made: "Construction", is_reference: bool) -> None:
-        """Call an object as another one was called."""
+        """Make the same call of another object."""
         parts = {name: _as_leaf(x) for name, x in self.parts.items()}
         forms = parts[FORM]
         _set_state(value, made, forms[SELF]["state"], parts)
@@ -88,17 +88,16 @@ class Past:
 
 @dataclass(eq=False)
 class Construction:
-    """How an object was made, and what was called on it since."""
+    """How an object was made, and which calls it had since."""
 
     kind: Kind
     given: dict[str, Any]  # the arguments of its constructor themselves
     form: Any  # of these arguments
     parts: Parts  # of these arguments, as they were
-    # the names of its tensors, by those in the object of the code; None if this is the object of the code
-    names: dict[str, str] | None = None
-    computed: Parts = field(default_factory=dict)  # the tensors that are no parameters, as the constructor left them
-    calls: list[Past] = field(default_factory=list)  # the calls that are over
-    twin: tuple[Any, int] = (None, 0)  # the object of the reference, and how many calls it had
+    names: dict[str, str] | None = None  # of a twin: its tensors' names, by those in the object of the code
+    computed: Parts = field(default_factory=dict)  # tensors other than parameters, as the constructor left them
+    calls: list[Past] = field(default_factory=list)  # the finished ones
+    twin: tuple[Any, int] = (None, 0)  # and how many calls it had
     kept: int = 0  # numbers in the calls
 
     @property
@@ -106,7 +105,7 @@ class Construction:
         return len(self.calls) >= MOST_CALLS or self.kept >= MOST_NUMBERS
 
     def take_apart(self, value: Any, name: str, parts: Parts) -> "Life":
-        """Note the parts of all that has happened to an object, and of its state now."""
+        """Take an object's history and its present state apart."""
         parts |= self.parts
         state = {
             key: take_apart(x, f"{name}.{key}", parts)
@@ -118,7 +117,7 @@ class Construction:
         return life
 
     def list_tensors(self, value: Any) -> Parts:
-        """The tensors of an object: those that its constructor was given, and its own."""
+        """Return the tensors of an object by name: those passed to its constructor, and its own."""
         own = dict(_list_own(value))
         if self.names is not None:
             own = {ours: own[theirs] for ours, theirs in self.names.items()}
@@ -132,14 +131,14 @@ class Construction:
 
     @staticmethod
     def list_settings(value: Any) -> Parts:
-        """The numbers of an object that others set."""
+        """Return the numbers that other code sets in an object: training mode, learning rate."""
         settings: Parts = {"training": value.training} if isinstance(value, nn.Module) else {}
         for i, group in enumerate(value.param_groups if isinstance(value, torch.optim.Optimizer) else ()):
             settings |= {f"param_groups[{i}].{key}": x for key, x in group.items() if type(x) in (int, float)}
         return settings
 
     def note(self, parts: Parts, method: str) -> None:
-        """Note a call; what is as it was before the last one is kept once."""
+        """Record a call; parts that are equal in the last call are kept once."""
         last = self.calls[-1].parts if self.calls else self.parts
         new = {name: x for name, x in parts.items() if name not in last or not is_equal(x, last[name])}
         self.kept += sum(x.numel() for x in new.values() if isinstance(x, Tensor))
@@ -150,7 +149,7 @@ class Life(Built):
     """The history of an object, from which it can be made again.
 
     Attributes:
-        made: how the object was made whose twin lives; None in an experiment.
+        made: the object's construction, if its twin is used; None in an experiment, which makes a new one.
     """
 
     made: Construction | None = None
@@ -159,14 +158,14 @@ class Life(Built):
         return Life(copy.deepcopy(dict(self), memo))
 
     def build(self, parts: Parts, is_reference: bool) -> Any:
-        """Make the object, or its twin, unless that lives; nothing that this draws by chance is missing later."""
+        """Make the object, or return its twin or make that; other code's random numbers stay the same."""
         calls, live = self["calls"], self.made if is_reference else None
         value, had = live.twin if live else (None, 0)
         with keep_state():
             if value is None or had != len(calls):
                 value = self._make(parts, is_reference)
             if live:
-                live.twin = value, len(calls) + 1  # with the one that is made of it now
+                live.twin = value, len(calls) + 1  # counts the call about to be made
             _set_state(value, find_construction(value), self["state"], parts)
         return value
 
@@ -184,12 +183,12 @@ class Life(Built):
 
 
 def find_reference(reference: tuple[str, str]) -> Any:
-    """A function, a method or a class of the reference."""
+    """Import a function, a method or a class of the reference."""
     return reduce(getattr, reference[1].split("."), import_module(reference[0]))
 
 
 def watch_making(kind: Kind) -> Any:
-    """A constructor that also notes how an object was made."""
+    """Return a constructor that also records how the object was made."""
     make = kind.made.__init__
 
     @functools.wraps(make)
@@ -197,7 +196,7 @@ def watch_making(kind: Kind) -> Any:
         args, kwargs = tuple(map(_hold, args)), {name: _hold(x) for name, x in kwargs.items()}
         made = None
         if type(self) is kind.made:
-            with suppress(TypeError):  # of the constructor, too, which will tell
+            with suppress(TypeError):  # which the constructor itself will raise
                 bound = kind.signature.bind(*args, **kwargs)
                 bound.apply_defaults()
                 parts: Parts = {}
@@ -216,13 +215,13 @@ def watch_making(kind: Kind) -> Any:
 
 
 def _hold(x: Any) -> Any:
-    """The parameters of a module as a list, which can be read twice."""
+    """Make a list, which can be read twice, of torch's generators of parameters; keep other values."""
     is_torchs = isinstance(x, GeneratorType) and x.gi_code.co_filename == nn.modules.module.__file__
     return list(x) if is_torchs else x
 
 
 def _list_own(value: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors that an object has, those of a module with all that is in it."""
+    """Yield the names and tensors of an object; of a module, with those of its submodules."""
     if isinstance(value, nn.Module):
         yield from value.named_parameters()
         yield from value.named_buffers()
@@ -239,7 +238,7 @@ def _as_leaf(x: Any) -> Any:
 
 
 def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts: Parts) -> None:
-    """Give an object the state that another one had."""
+    """Give an object a recorded state."""
     wanted = {key: parts[slot.name] for key, slot in state.items()}
     if made.names is not None:
         made.names = _match_names(made, value, {key: x for key, x in wanted.items() if isinstance(x, Tensor)})
@@ -274,16 +273,16 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
     if tensor.shape != x.shape and tensor.shape == x.mT.shape:
         x, gradient = x.mT, None if gradient is None else gradient.mT
     with torch.no_grad():
-        tensor.copy_(x)  # which counts as a change, as it would not by way of `tensor.data`
+        tensor.copy_(x)  # not by `tensor.data`: autograd must count the change
     if tensor.requires_grad:
         tensor.grad = None if gradient is None else gradient.clone()
 
 
 def _match_names(made: Construction, twin: Any, ours: Parts) -> dict[str, str]:
-    """Find out which parameter of a twin is which: by name, else in their order, by shape.
+    """Match the parameters of a twin with those of the object, by name, or else by shape, in order.
 
     Raises:
-        UnlikeError: one of either has no counterpart.
+        UnlikeError: a parameter of one has no counterpart in the other.
     """
     own = dict(_list_own(twin))
     given = set(made.list_tensors(twin)) - set(made.names or ())

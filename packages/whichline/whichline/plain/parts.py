@@ -1,4 +1,4 @@
-"""Arguments and results as tensors and numbers by name, taken from whatever holds them, and put back into it."""
+"""Taking arguments and results apart into named tensors and numbers, and putting them together again."""
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,9 +15,9 @@ from whichline.locate.probe import ARRAYS
 from whichline.locate.run import copy_tensors
 
 ANSWER, GRADIENT = "answer", ".grad"
-ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
-FORM = "form of the arguments"  # among the arguments, by a name that no function has
-MADE = "__made__"  # in an object whose class has a reference: how it was made
+ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: how far two right ways may differ
+FORM = "form of the arguments"  # stored among the parts, under a name that no argument has
+MADE = "__made__"  # the attribute with an object's construction, if its class has a reference
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
 
@@ -30,16 +30,16 @@ class Slot:
 
 
 class Built(dict[str, Any]):
-    """The form of an object, which is made anew, or as the reference makes it."""
+    """The form of an object that is made again, by its own class or by the reference's."""
 
     def build(self, parts: Parts, is_reference: bool) -> Any:
         raise NotImplementedError
 
 
 def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> Any:
-    """Note the tensors and numbers in a value, and return its form: the same with slots in their place.
+    """Add the tensors and numbers in a value to `parts`, and return its form: the value with slots in their place.
 
-    With `is_whole`, the form of an object that has a reference is what it can be made from.
+    With `is_whole`, the form of an object that has a reference is its history.
     """
     if isinstance(value, Tensor) or type(value) in (bool, int, float):
         parts[name] = value
@@ -64,12 +64,12 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
 
 
 def find_construction(value: Any) -> Any:
-    """How an object was made whose class has a reference."""
+    """Return how an object was made; None if its class has no reference."""
     return getattr(value, "__dict__", {}).get(MADE)
 
 
 def put_together(form: Any, parts: Parts, is_reference: bool = False) -> Any:
-    """Make a value of its form and its parts; what else is in the form is copied where that is possible."""
+    """Put a value together from its form and its parts; copy all else in the form, if it can be copied."""
     if isinstance(form, Slot):
         value = form.restore(parts[form.name])
         if form.name + GRADIENT in parts:
@@ -87,7 +87,7 @@ def put_together(form: Any, parts: Parts, is_reference: bool = False) -> Any:
 
 
 def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[str, Tensor]:
-    """The tensors and numbers that a function gave back, and those of its arguments that it should change."""
+    """Return the tensors and numbers in a function's result, and in the arguments that it should change."""
     parts: Parts = {}
     take_apart(answer, ANSWER, parts)
     parts = dict(zip((ANSWER,), parts.values(), strict=True)) if len(parts) == 1 else parts
@@ -107,7 +107,7 @@ def list_texts(value: Any, name: str = ANSWER) -> dict[str, str | bytes]:
 
 
 def list_arguments(arguments: Mapping[str, Any]) -> Parts:
-    """The tensors and numbers in arguments, as they are now."""
+    """Return the tensors and numbers in arguments, as they are now."""
     parts: Parts = {}
     for name, value in arguments.items():
         if made := find_construction(value):
@@ -128,7 +128,7 @@ def copy_parts(parts: Parts) -> Parts:
 
 
 def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a tensor is the right one, as far as the dtypes of the arguments and of both allow."""
+    """Tell whether a tensor is right, within the precision of the dtypes involved."""
     if came.shape != right.shape or (came.dtype == torch.bool) != (right.dtype == torch.bool):
         return False
     dtypes = [x.dtype for x in (*arguments.values(), came, right) if isinstance(x, Tensor) and x.is_floating_point()]
@@ -148,7 +148,7 @@ def _fill(value: Any, parts: dict[Any, Any]) -> Any:
     """Make a mapping, a list or a tuple of the same kind from other parts."""
     if isinstance(value, dict):
         new = copy.copy(value)
-        dict.update(new, parts)  # some kinds forbid their own
+        dict.update(new, parts)  # a subclass may forbid its own `update`
         return new
     if isinstance(value, Mapping):
         return parts

@@ -1,7 +1,7 @@
-"""pytest's face of it: with the table `[tool.whichline]`, the report of a failing test says which line is wrong.
+"""The pytest plugin for plain suites: with the table `[tool.whichline]`, a failing test's report names the wrong line.
 
-It does nothing without that table, or where an assignment.toml lies beside it. pytest loads this module in every
-environment that has the package: what a failing test needs is imported by the first that fails.
+Without that table, or beside an assignment.toml, it does nothing. pytest loads this module wherever the package is
+installed, so it imports little until a test fails.
 """
 
 import inspect
@@ -31,20 +31,20 @@ def pytest_configure(config: pytest.Config) -> None:
     except TableError as error:
         raise pytest.UsageError(str(error)) from None
     if table:
-        config.pluginmanager.register(TellsLines(table, config))
+        config.pluginmanager.register(LineReporter(table, config))
 
 
-class TellsLines:
-    """Asks why each failing test fails, and writes the reply into its report.
+class LineReporter:
+    """Asks why each failing test fails, and adds the reply to its report.
 
     Args:
-        table: what the suite is about.
+        table: the code and the reference.
         config: of pytest.
     """
 
     def __init__(self, table: Table, config: pytest.Config) -> None:
         self.table, self.config = table, config
-        self.told: dict[str, list[str]] = {}  # by a test's id
+        self.lines: dict[str, list[str]] = {}  # by test id
 
     @cached_property
     def follower(self) -> "Follower":
@@ -55,9 +55,9 @@ class TellsLines:
 
     def _ask(self, item: pytest.Item) -> list[str]:
         if isinstance(item, pytest.DoctestItem):
-            return ["Doctests are not followed."]
+            return ["Doctests are not explained."]
         if inspect.iscoroutinefunction(getattr(item, "obj", None)):
-            return ["Tests that are async are not followed."]
+            return ["Async tests are not explained."]
         findings = self.follower.ask(item.nodeid)
         return [line for number, each in enumerate(findings) for line in (*[""] * bool(number), *each.lines)]
 
@@ -67,7 +67,7 @@ class TellsLines:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None and not item.config.getoption("usepdb"):
-            lines = self.told[item.nodeid] = self._ask(item)
+            lines = self.lines[item.nodeid] = self._ask(item)
             if add := getattr(report.longrepr, "addsection", None):  # JUnit and editors read this text
                 add(TITLE, "\n".join(lines))
             else:
@@ -76,10 +76,10 @@ class TellsLines:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         is_parallel = config.getoption("numprocesses", None) and terminalreporter.stats.get("failed")
-        told = self.told if config.getoption("tbstyle") in ("no", "line") else {}
-        if is_parallel or told:
+        shown = self.lines if config.getoption("tbstyle") in ("no", "line") else {}
+        if is_parallel or shown:
             terminalreporter.section(TITLE)
-        for line in (PARALLEL,) if is_parallel else [line for each in told for line in (each, *told[each], "")]:
+        for line in (PARALLEL,) if is_parallel else [line for each in shown for line in (each, *shown[each], "")]:
             terminalreporter.line(line)
 
     def pytest_unconfigure(self) -> None:

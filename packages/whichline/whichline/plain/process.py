@@ -1,4 +1,4 @@
-"""The other end of `child`: a process that collects the tests once more, and is asked of those that fail.
+"""Starting `child`, a process that collects the tests once more, and asking it about failing tests.
 
 Nothing here imports torch.
 """
@@ -17,8 +17,8 @@ from whichline.engine.finding import Finding
 from whichline.plain import NAME, Names, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
-MOST_WAITING = 900.0  # seconds for one test, on however busy a machine; the first one waits for imports, too
-IN_ALL = 600.0  # of processor time, for the tests of one run
+MOST_WAITING = 900.0  # seconds for one test, even on a busy machine
+IN_ALL = 600.0  # seconds of processor time, for all tests of a run
 
 
 def diagnose(
@@ -29,20 +29,22 @@ def diagnose(
     names: Mapping[str, str] | None = None,
     root: Path | str = ".",
 ) -> list[Finding]:
-    """Run the tests of a plain suite in a process of their own, and return what is wrong where they fail.
+    """Run the tests of a plain suite in a process of their own, and find the wrong lines.
+
+    What is None is read from pyproject.toml.
 
     Args:
-        tests: what pytest is called with: files, ids of tests, options; by default all tests.
-        code: the packages and modules to look into; by default what pyproject.toml has.
-        reference: the package or module with functions of the same names; by default the same.
-        names: what has another name in the reference; by default the same.
-        root: the folder of pyproject.toml, in which pytest is started.
+        tests: arguments of pytest: files, test ids, options; none for all tests.
+        code: the packages and modules to search.
+        reference: the package or module with functions of the same names.
+        names: what has another name in the reference.
+        root: the folder of pyproject.toml, where pytest starts.
 
     Returns:
-        For each line that is wrong one finding, with the tests that it explains.
+        One finding for each wrong line, with the tests that it explains.
 
     Raises:
-        TableError: there is no table in pyproject.toml that says what is not given.
+        TableError: something is None, and pyproject.toml has no table.
     """
     root = Path(root).resolve()
     if code is None or reference is None:
@@ -59,13 +61,13 @@ def diagnose(
 
 
 class Follower:
-    """Follows failing tests in a process of its own, which starts with the first of them.
+    """Has failing tests explained by another process, which it starts for the first one.
 
     Args:
-        table: what the suite is about.
+        table: the code and the reference.
         args: of pytest.
         folder: in which pytest was started.
-        path: where modules are found.
+        path: of Python, for modules.
     """
 
     def __init__(self, table: Table, args: Sequence[str], folder: Path, path: Sequence[str]) -> None:
@@ -83,30 +85,30 @@ class Follower:
         self.lines: queue.Queue[str] = queue.Queue()
 
     def ask(self, test: str) -> list[Finding]:
-        """Ask what makes a test fail, by its id: which line, or why no line is known."""
+        """Ask which line makes a test fail, or why no line is known."""
         if self.seconds > IN_ALL:
-            return say(
+            return report(
                 test,
-                f"The searches of this run have taken {IN_ALL:.0f} seconds of processor time: run this test by itself.",
+                f"The searches of this run have used {IN_ALL:.0f} seconds of processor time: run this test by itself.",
             )
         try:
             self._send(test)
             line = self.lines.get(timeout=MOST_WAITING)
         except queue.Empty:
             self.stop()
-            return say(test, f"The search took longer than {MOST_WAITING:.0f} seconds, and was ended.")
+            return report(test, f"The search took longer than {MOST_WAITING:.0f} seconds and was stopped.")
         except OSError:
             line = ""
         if not line:
-            return say(test, f"The process that follows the test ended: {self._read_errors()}")
+            return report(test, f"The process that explains the test ended: {self._read_errors()}")
         self.seconds, findings = json.loads(line)
         return [Finding.from_json(each) for each in findings]
 
     def ask_all(self) -> list[Finding]:
-        """Run all tests, and ask of those that fail; each finding comes once, with the tests that it explains."""
+        """Run all tests, and ask about those that fail; return each finding once, with the tests that it explains."""
         self._send("")
         if not (line := self.lines.get()):
-            return say("", f"The tests could not be collected: {self._read_errors()}")
+            return report("", f"The tests could not be collected: {self._read_errors()}")
         found: dict[str, Finding] = {}
         for each in (each for test in json.loads(line)[1] for each in self.ask(test)):
             before = found.setdefault(each.id, each)
@@ -150,7 +152,7 @@ class Follower:
         self.errors.seek(0)
         lines = self.errors.read().strip().splitlines()
         self.stop()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
     def stop(self) -> None:
         """End the process."""
@@ -161,6 +163,6 @@ class Follower:
             self.errors.close()
 
 
-def say(test: str, line: str) -> list[Finding]:
+def report(test: str, line: str) -> list[Finding]:
     """Make a finding without a place, which says why no line is known."""
     return [Finding("", f"{test}-unexplained", (line,), tests=(test,))]

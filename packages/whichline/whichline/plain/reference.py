@@ -1,6 +1,6 @@
-"""A reference in ordinary code: each value that it computes is a step, named by its variable or its own text.
+"""A reference in ordinary code: each value that it computes is a checkpoint, named by its variable or its text.
 
-Calls of functions that have a reference are tests of the engine: what one gives is held against its reference.
+A call of a function that has a reference becomes a test of the engine, which compares it with the reference.
 """
 
 import ast
@@ -31,14 +31,14 @@ from whichline.locate.values import Value, as_value, find_layout, identify, is_e
 from whichline.plain.functions import Followed, Functions, Paired
 from whichline.plain.parts import ANSWER, copy_parts, is_right, list_arguments, list_outputs, put_together, take_apart
 
-LONGEST = 48  # text of an expression that is its name
+LONGEST = 48  # characters of an expression's text that is its name
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
-TOGETHER = "each time"  # the values of all times, as one tensor
-ASK = "?"  # any value may be missing where another one stands
+TOGETHER = "each time"  # names the values of all events, as one tensor
+ASK = "?"  # makes a checkpoint count as one that may be skipped
 
 
 class Taken(dict[str, Step]):
-    """Steps by name; where a call of a method is the only one that was recorded, also by those that several have."""
+    """Checkpoints by name; that of a single call is also found under the names that several calls have."""
 
     def get(self, name: str, default: Any = None) -> Any:
         base, _, time = name.rpartition(", ")
@@ -50,16 +50,15 @@ class Taken(dict[str, Step]):
 
 @dataclass
 class PlainCheckpoints(Checkpoints):
-    """The steps of one call, and what came back as it was."""
+    """The checkpoints of one call, and its result."""
 
     is_partial = True
-    came: Any = None  # the answer, whatever holds its tensors
-    # by the name of a step, where the reference computes it
-    lines: dict[str, tuple[str, int]] = field(default_factory=dict)
-    error: Exception | None = None  # what the reference raised
-    outputs: dict[str, Tensor] = field(default_factory=dict)  # the tensors and numbers of the answer, by name
+    came: Any = None  # the result itself, which may hold several tensors
+    lines: dict[str, tuple[str, int]] = field(default_factory=dict)  # by checkpoint: the reference's file and line
+    error: Exception | None = None  # that the reference raised
+    outputs: dict[str, Tensor] = field(default_factory=dict)  # the tensors and numbers of the result, by name
     functions: set[str] = field(default_factory=set)  # that ran
-    unchanged: set[str] = field(default_factory=set)  # the names of what it left as it was of its arguments
+    unchanged: set[str] = field(default_factory=set)  # the parts of its arguments that it never changes, by name
     paired: Paired | None = None  # the function that should do the same
 
     def __post_init__(self) -> None:
@@ -69,7 +68,7 @@ class PlainCheckpoints(Checkpoints):
         return adapter.rpartition(".")[2] in self.functions
 
     def give_answer(self, dtype: torch.dtype) -> Any:
-        """The answer as the function of the code would give it."""
+        """Return the result as the code's function would."""
         parts: dict[str, Any] = {}
         came = next(iter(self.outputs.values())) if self.paired and self.paired.is_bare else self.came
         form = take_apart(came, ANSWER, parts)
@@ -86,9 +85,9 @@ class PlainReference:
     others: Mapping[CodeType, Paired]
 
     def compute_checkpoints(self, arguments: Mapping[str, Any], noting: bool = True) -> PlainCheckpoints:
-        """The steps on the arguments of a call, in the dtypes of these; none where the reference raises.
+        """Compute the checkpoints on a call's arguments, in their dtypes; none if the reference raises.
 
-        Without `noting`, the answer alone. What is put into a later call of an object is put into that call alone.
+        Without `noting`, compute only the result. In a later call of an object, only that call is recorded.
         """
         is_later = bool(self.paired.given) and self.paired.has_calls_before(arguments)
         own = {name: _own(x) for name, x in arguments.items()}
@@ -123,7 +122,7 @@ class PlainReference:
         return steps
 
     def _find_right(self, value: Any) -> Any:
-        """The reference of a function that is an argument."""
+        """Replace an argument that is a function by its reference."""
         paired = self.others.get(inspect.unwrap(value).__code__) if isinstance(value, FunctionType) else None
         return paired.right if paired else value
 
@@ -139,7 +138,7 @@ def add_step(steps: Checkpoints, name: str, x: Any, series: str = "", turns: tup
 
 
 def add_outputs(steps: PlainCheckpoints) -> None:
-    """Make the outputs the last steps."""
+    """Make the results the last checkpoints."""
     for name, x in steps.outputs.items():
         add_step(steps, f"the {name}", x)
 
@@ -147,14 +146,14 @@ def add_outputs(steps: PlainCheckpoints) -> None:
 def collect_steps(
     steps: PlainCheckpoints, recorder: Recorder, function: str, is_life: bool = False, is_whole: bool = False
 ) -> None:
-    """Make steps of all values that were recorded, but for the outputs.
+    """Make checkpoints of all recorded values but the results.
 
     Args:
-        steps: gets them.
+        steps: gets the checkpoints.
         recorder: has the values.
-        function: in whose steps no function is named.
-        is_life: whether what an object counts from call to call is a step, too.
-        is_whole: whether arguments are, since tests hand them over.
+        function: in whose checkpoints no function is named.
+        is_life: whether what an object counts from call to call is a checkpoint, too.
+        is_whole: whether arguments are, since tests pass them.
     """
     outputs = steps.outputs
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
@@ -202,12 +201,12 @@ def collect_steps(
 
 
 def _shorten(text: str) -> str:
-    """The text of an expression, without its middle if it is long: what two of them differ in is often at the end."""
+    """Cut the middle out of a long text: two expressions often differ only at the end."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def _put_together(values: Sequence[Any]) -> Tensor | None:
-    """What an expression was all the times that it was computed, as one tensor: other code may do it at once."""
+    """Stack the values of all events of an expression, since other code may compute them at once."""
     tensors = [as_value(x).tensor for x in values if x is not None]
     if len(values) == 1 or len(tensors) < len(values) or len({x.shape for x in tensors}) > 1:
         return None
@@ -219,7 +218,7 @@ def _is_constant(node: ast.AST) -> bool:
 
 
 def _as_it_was(x: Any, value: Any) -> Any:
-    """A value with its graph, unless it was changed later."""
+    """Return the value itself, with its graph, or its copy if it was changed later."""
     if not isinstance(x, Tensor) or x.is_complex():
         return value
     now = x.detach().to(value.device, value.dtype)
@@ -228,7 +227,7 @@ def _as_it_was(x: Any, value: Any) -> Any:
 
 @cache
 def _read(file: str) -> tuple[dict[Span, str], set[Span]]:
-    """The variables to which the expressions of a file are assigned, and the expressions in loops."""
+    """Return the variables to which a file's expressions are assigned, and the expressions inside loops."""
     tree = ast.parse("".join(linecache.getlines(file)))
     variables = {span_of(value): name for node in ast.walk(tree) for name, value in _list_assigned(node)}
     loops = (each for node in ast.walk(tree) if isinstance(node, LOOPS) for each in ast.walk(node))
@@ -250,14 +249,14 @@ def _list_assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 @dataclass(frozen=True)
 class PlainPair(Pair):
-    """A function of the code with a reference: both have the same arguments."""
+    """A function of the code and its reference, which have the same arguments."""
 
     paired: Paired = field(kw_only=True)
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         try:
             parts = self.paired.read(parameters)
-        except TypeError:  # an object that is still being made
+        except TypeError:  # the object is not finished
             return None
         return parts if all(is_plain(x) for x in parts.values() if isinstance(x, Tensor)) else None
 
@@ -271,9 +270,9 @@ class PlainPair(Pair):
 
 
 def list_fitting(runner: Runner, tests: Sequence[Test]) -> Pairs:
-    """The pairs of functions that do the same: with the answers of a reference, what is made of them gets no worse.
+    """Return the pairs whose functions do the same: if the reference stands in, the caller's result gets no worse.
 
-    One that gets a mask from its caller does something else, alone, than one that makes it.
+    A function that gets a mask from its caller, for instance, does something else than one that makes it.
     """
     calls, fitting = judge_calls(runner, tests[:1]), dict(runner.pairs)
     for name in calls.wrong:
@@ -284,7 +283,7 @@ def list_fitting(runner: Runner, tests: Sequence[Test]) -> Pairs:
 
 
 def _measure(then: Trace) -> float:
-    """How far the answer of a run is from the right one; 0 if it passes."""
+    """Measure how far the result of a run is from the right one; 0 if it passes."""
     right = then.known.steps.answer
     if then.passed or not isinstance(then.came, Tensor) or not isinstance(right, Tensor):
         return 0.0 if then.passed else math.inf
@@ -295,8 +294,8 @@ def _measure(then: Trace) -> float:
 class PlainSuite(Suite):
     """Tests of pytest, and calls that these make, as tests."""
 
-    functions: Functions  # those that have a reference
-    run_item: Callable[..., BaseException | None]  # runs a test of pytest by its id, and gives what ended it
+    functions: Functions  # that have a reference
+    run_item: Callable[..., BaseException | None]  # runs a test of pytest by its id, and returns its error
 
     def has_written(self, file: str) -> bool:
         return self.functions.code.is_students(file)
@@ -315,17 +314,17 @@ class PlainSuite(Suite):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The functions by their code, as far as it tells their arguments."""
+        """The pairs by file and name of the function, if its code shows its parameters."""
         paired = self.functions.paired.values()
         known = (each for each in paired if each.has_right and each.has_plain_parameters)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
     def make_item(self, id: str) -> Test:
-        """A test of pytest."""
+        """Make a test of the engine that runs a test of pytest."""
         return Test(id, lambda: None, ("", 0))
 
     def make_test(self, name: str, problem: str, case: Case) -> Test:
-        """A test of what a function gives on some arguments."""
+        """Make a test of a function's result on the arguments of one call."""
         steps = self.references[case.call].compute_checkpoints(case.inputs)
         case = replace(case, expected={name: x.detach() for name, x in steps.outputs.items()})
 
@@ -341,14 +340,14 @@ class PlainSuite(Suite):
         return Test(name, check, ("", 0), stored=lambda: case, problem=problem)
 
     def ending(self, test: Test) -> BaseException | None:
-        """Run a test of either kind; what ended it."""
+        """Run a test of either kind, and return the error that ended it."""
         if test.stored:
             return super().ending(test)
         with self.functions.routing(self._call):
             return self.run_item(test.name)
 
     def _call(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call of a test's own by way of the engine."""
+        """Make a call of a pytest test through the engine."""
         parts = paired.bind(args, kwargs)
         paired.given = args, kwargs
         paired.note(args, copy_parts(parts))

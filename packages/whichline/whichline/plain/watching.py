@@ -1,4 +1,4 @@
-"""Comparing the calls that a test makes of the code with the reference."""
+"""Comparing the calls of a test with the reference."""
 
 import reprlib
 from collections.abc import Mapping
@@ -23,12 +23,11 @@ class Watching:
     """Compares each call that a test makes of a function with its reference."""
 
     suite: PlainSuite
-    calls: dict[str, int] = field(default_factory=dict)  # how many there were of each function
-    wrong: list[Case] = field(default_factory=list)  # those that differ, the first one first
-    texts: list[tuple[Case, str]] = field(default_factory=list)  # those that give another text, and how it differs
-    # those that change an argument which the reference leaves as it is, and the name of that
-    changing: list[tuple[Case, str]] = field(default_factory=list)
-    unfit: dict[str, str] = field(default_factory=dict)  # why some cannot be compared
+    calls: dict[str, int] = field(default_factory=dict)  # the number of calls, by function
+    wrong: list[Case] = field(default_factory=list)  # calls that return other numbers, in order
+    texts: list[tuple[Case, str]] = field(default_factory=list)  # calls that return another text, and the difference
+    changing: list[tuple[Case, str]] = field(default_factory=list)  # calls that change an argument; only the code does
+    unfit: dict[str, str] = field(default_factory=dict)  # by function: why its calls cannot be compared
 
     def __call__(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls[paired.name] = self.calls.get(paired.name, 0) + 1
@@ -36,7 +35,7 @@ class Watching:
             arguments = paired.signature.bind(*args, **kwargs).arguments
             before = copy_tensors(list_arguments(arguments))
             parts = copy_parts(now := paired.bind(args, kwargs))
-            given = {**copy_parts(parts), FORM: now[FORM]}  # which leads to the twin that lives
+            given = {**copy_parts(parts), FORM: now[FORM]}  # whose form refers to the twin in use
             steps = self.suite.references[paired.name].compute_checkpoints(given, noting=False)
             paired.note(args, parts)
         except TypeError as error:
@@ -57,7 +56,7 @@ class Watching:
         if ours != theirs:
             self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
         if not steps.outputs and not theirs and came is not steps.came:
-            self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
+            self.unfit[paired.name] = f"it returns {type(steps.came).__name__}, which holds no number"
         else:
             self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
             left = [name for name, x in list_arguments(arguments).items() if not is_equal(x, before.get(name))]
@@ -74,7 +73,7 @@ class Watching:
 
 
 def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | bytes]) -> str:
-    """Say where two texts differ first."""
+    """Say how the first text that differs does."""
     name = next(name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name))
     here, there = (reprlib.repr(texts[name]) if name in texts else "nothing" for texts in (ours, theirs))
     where = name.removeprefix(ANSWER)
@@ -94,6 +93,6 @@ def describe_right(watching: Watching) -> str:
         return f"Calls of {name} cannot be compared: {why}."
     names = ", ".join(f"{name} ({count})" for name, count in watching.calls.items())
     return (
-        f"All calls of this test give what the reference gives, but for rounding: {names}. "
-        "What is wrong is in the test, in code that has no reference, or in the last digits."
+        f"All calls of this test return what the reference returns, but for rounding: {names}. "
+        "The mistake is in the test, in code without a reference, or in the last digits."
     )

@@ -38,7 +38,7 @@ class Forbidden:
         found = self._work.search(function.rpartition(".")[2].lower())
         return found.lastgroup if found else None
 
-    def work_of(self, function: str) -> str:
+    def name_work(self, function: str) -> str:
         """The id of the problem whose work a forbidden function does; otherwise its own name."""
         return self.find_problem(function) or function
 
@@ -66,7 +66,7 @@ class Forbidden:
     @cached_property
     def operators(self) -> frozenset[str]:
         """The forbidden operators, as Python code names them: "torch.ops.aten.linear"."""
-        names = self.late.union(map(operator_name, torch._C._dispatch_get_all_op_names()))
+        names = self.late.union(map(name_operator, torch._C._dispatch_get_all_op_names()))
         return frozenset(name for name in names if self._is_forbidden(name.rpartition(".")[2]))
 
     @cached_property
@@ -116,7 +116,7 @@ def load_forbidden(assignment: Path) -> Forbidden:
     )
 
 
-def operator_name(name: str) -> str:
+def name_operator(name: str) -> str:
     """An operator as Python code names it, "torch.ops.aten.linear", from torch's name for it or for an overload."""
     return "torch.ops." + ".".join(name.replace("::", ".").split(".")[:2])
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch._decomp import global_decomposition_table
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from whichline.rules.forbidden import Forbidden, operator_name
+from whichline.rules.forbidden import Forbidden, name_operator
 
 MAX_USES = 10  # of functions that do the same problem's work, in one watched call
 KEYS = ("CPU", "SparseCPU", "NestedTensorCPU")  # the dispatcher's keys of CPU kernels
@@ -111,7 +111,7 @@ class Watch:
             warnings.simplefilter("ignore")  # torch warns about replaced kernels
             for operator in torch._C._dispatch_get_all_op_names():
                 namespace, _, name = operator.partition("::")
-                written = operator_name(operator)
+                written = name_operator(operator)
                 if (
                     namespace != "aten"
                     or written not in self.rules.operators
@@ -138,7 +138,7 @@ class Watch:
         def watched(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
             if self._is_idle():
                 return call(operator, *args, **kwargs)
-            name = operator_name(str(operator))
+            name = name_operator(str(operator))
             if name not in self.rules.operators:
                 return call(operator, *args, **kwargs)
             return self._run(name, call, (operator, *args), kwargs)

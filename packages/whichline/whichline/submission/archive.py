@@ -68,7 +68,7 @@ def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[st
         ArchiveError: it is no zip, is damaged or too large, has unsafe names, or differs from its manifest.
     """
     files: dict[str, bytes] = {}
-    room = MAX_BYTES
+    left = MAX_BYTES
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -76,9 +76,9 @@ def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[st
             for entry in entries:
                 if entry.external_attr >> 28 not in (0, 0o10):
                     raise ArchiveError(f"{path} holds {entry.filename}, which is not a plain file")
-                files[entry.filename.removeprefix(top)] = content = read_entry(archive, entry, room)
-                room -= len(content)
-                if room < 0:
+                files[entry.filename.removeprefix(top)] = content = read_entry(archive, entry, left)
+                left -= len(content)
+                if left < 0:
                     raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from None

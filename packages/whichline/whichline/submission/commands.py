@@ -32,7 +32,7 @@ def submit(archive: Path | None) -> None:
     """
     if archive:
         files, board = read_submission(archive)
-        click.echo(f"{archive} holds\n" + _indented(files) + "\nwith these public tests\n" + _indented(board))
+        click.echo(f"{archive} holds\n" + _indent(files) + "\nwith these public tests\n" + _indent(board))
         return
     root = find_root(Path.cwd())
     problems = load_problems(root)
@@ -40,7 +40,7 @@ def submit(archive: Path | None) -> None:
         files = collect(root, problems)
     except SubmissionError as error:
         raise click.ClickException(f"nothing was written: {error}") from None
-    click.echo(f"Goes in\n{_indented(files)}\n")
+    click.echo(f"Goes in\n{_indent(files)}\n")
     console = Console()
     with unpacked(root, files) as folder:
         run = run_once(folder, list(problems), console, how="as graded")
@@ -53,13 +53,13 @@ def submit(archive: Path | None) -> None:
     write_submission(root / FILE_NAME, files, scores)
     if unfinished := [each for each in scores if each.state != "passed" and not each.problem.bonus]:
         lines = (f"{each.problem.id}: {each.passed} of {len(each.results)} tests pass" for each in unfinished)
-        click.secho(f"\nNot done yet:\n{_indented(lines)}", fg="yellow")
+        click.secho(f"\nNot done yet:\n{_indent(lines)}", fg="yellow")
         click.echo("The tests ran as in grading: without other files, network or processes.")
         click.echo("You can hand this in now, go on working, and hand in again until the deadline.")
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 
 
-def _indented(lines: Iterable[str]) -> str:
+def _indent(lines: Iterable[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from whichline.checking.board import Score
-from whichline.engine.assignment import ADAPTERS, PROBLEMS, Problem, tests_in, this_assignment
+from whichline.engine.assignment import ADAPTERS, PROBLEMS, Problem, get_assignment, list_test_names
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
 from whichline.engine.errors import CourseworkError
 from whichline.submission.archive import ArchiveError, check_names, read_archive, write_archive
@@ -34,12 +34,12 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
         for name in (ADAPTERS, *problem.files):
             if not (root / name).is_file():
                 raise SubmissionError(f"{name} is missing; put it back, even if it is empty")
-    package, kit = this_assignment().package, {"whichline", *this_assignment().in_kit}
+    package, kit = get_assignment().package, {"whichline", *get_assignment().in_kit}
     below = (path for path in sorted((root / package).rglob("*.py")) if path.is_file())
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / ADAPTERS, *below)}
     check_names(list(files))
     for name, source in files.items():
-        for module in _imports(name, source):
+        for module in _list_imports(name, source):
             beside = (root / module).is_dir() or (root / f"{module}.py").is_file()
             if module in kit or (beside and module not in ("adapters", package)):
                 out = f"{name} imports {module}, which is not handed in"
@@ -50,10 +50,10 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
 @contextmanager
 def unpacked(root: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
     """Make a folder with these files and the course's tests, and nothing else of the student's."""
-    tests = {test for problem in this_assignment().problem for test in problem.tests}
+    tests = {test for problem in get_assignment().problem for test in problem.tests}
     with TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        given = [path for path in (root / "tests").glob("test_*.py") if tests & tests_in([path])]
+        given = [path for path in (root / "tests").glob("test_*.py") if tests & list_test_names([path])]
         copied = {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / ASSIGNMENT, *given)}
         for file, content in {**files, **copied}.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Sc
         result.problem.id: {"passed": result.passed, "tests": len(result.results), "points": round(result.points, 4)}
         for result in scores
     }
-    manifest = {"suite": version(this_assignment().package), "torch": version("torch"), "board": board}
+    manifest = {"suite": version(get_assignment().package), "torch": version("torch"), "board": board}
     write_archive(path, MANIFEST, manifest, files)
 
 
@@ -101,7 +101,7 @@ def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
         raise ArchiveError(f"the {MANIFEST} of {path} cannot be read; is it the right zip?") from None
 
 
-def _imports(name: str, source: bytes) -> Iterator[str]:
+def _list_imports(name: str, source: bytes) -> Iterator[str]:
     """The first part of the name of each module that a file imports."""
     try:
         tree = ast.parse(source, name)

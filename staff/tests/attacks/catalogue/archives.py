@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from staff.tests import ROOT
-from whichline.engine.case import case_names, load_case
+from whichline.engine.case import list_case_names, load_case
 
 WRONG = "def run_softmax(in_features, dim):\n    return in_features * 0\n"
 LARGE = {"model.py": "#" * (32 << 20)}
@@ -22,7 +22,7 @@ def pytest_runtest_makereport(item, call):
 EASY = "import pytest\n@pytest.mark.parametrize('case', ['3d-last-dim'])\ndef test_softmax(case): pass\n"
 SHADOWED = ("torch", "numpy", "json", "struct", "pytest", "sitecustomize", "usercustomize", "whichline_grader/__init__")
 
-CASES = [load_case(ROOT / "fixtures", name) for name in case_names(ROOT / "fixtures", "softmax/*")]
+CASES = [load_case(ROOT / "fixtures", name) for name in list_case_names(ROOT / "fixtures", "softmax/*")]
 TABLE = {str(case.in_features.tolist()): case.expected["answer"].tolist() for case in CASES}
 IN_ORDER = [case.expected["answer"].tolist() for case in CASES if case.in_features.dtype.itemsize == 4]
 LOOKING_UP = f"""

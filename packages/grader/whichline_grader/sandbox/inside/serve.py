@@ -28,14 +28,14 @@ MAX_TEXT = 4_000
 MAX_LINES = 30
 CHUNK = 1 << 20
 # From adapters, their files, results and cases to findings and errors of the search.
-Advise = Callable[..., tuple[list[str], list[str]]]
+Diagnose = Callable[..., tuple[list[str], list[str]]]
 
 
 class NotWrittenError(Exception):
     """An adapter is missing. No NotImplementedError, which torch raises for a dtype that it does not support."""
 
 
-def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
+def serve(channel: int, watch: Watch, diagnose: Diagnose | None = None) -> None:
     """Answer the frames on the file descriptor `channel`; the first one holds the submission."""
     adapters: Any = None
     files: dict[str, bytes] = {}
@@ -50,9 +50,11 @@ def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
                 files = _split_files(header["files"], body)
                 importing.install(files)
                 adapters = importlib.import_module(header["adapters"])
-            elif advise:
+            elif diagnose:
                 sent = frames.unpack(header["tensors"], body)
-                reply = {"value": advise(adapters, files, *(frames.decode(each, sent) for each in header["arguments"]))}
+                reply = {
+                    "value": diagnose(adapters, files, *(frames.decode(each, sent) for each in header["arguments"]))
+                }
             elif "lesson" in header:
                 reply = {"value": _forward_function(adapters, header, body, partial(_call_grader, channel, tokens))}
             else:

@@ -34,7 +34,7 @@ from whichline_grader.sandbox.inside.lock_in import (
     lock_in,
     prepare_fork,
 )
-from whichline_grader.sandbox.inside.serve import Advise, send, serve
+from whichline_grader.sandbox.inside.serve import Diagnose, send, serve
 
 ALWAYS = ("einops", "jaxtyping", "numpy", "numpy.random")
 CHANNEL = 3
@@ -45,7 +45,7 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
 
     A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and the modules to import
     first, with three file descriptors: the worker's channel, its stdout and its stderr.
-    A second socket is for a fork of this process, the advisor, whose workers find the mistakes of a submission. The
+    A second socket is for a fork of this process, whose workers find the mistakes of a submission. The
     settings are those of `_command_zygote`.
     """
     if settings["confined"]:
@@ -57,15 +57,15 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
     for name in [name for name in sys.modules if name.partition(".")[0] == "whichline"]:
         del sys.modules[name]
     warm_up(settings["imported"])
-    is_advisor = len(controls) == 2 and os.fork() == 0
-    connection = socket.socket(fileno=controls.pop(is_advisor))
+    is_diagnosis = len(controls) == 2 and os.fork() == 0
+    connection = socket.socket(fileno=controls.pop(is_diagnosis))
     for other in controls:
         os.close(other)
-    advise = None
-    if is_advisor:
-        from whichline_grader.sandbox.inside.advice import prepare
+    diagnose = None
+    if is_diagnosis:
+        from whichline_grader.sandbox.inside.diagnosis import prepare
 
-        advise = prepare(settings["worker"])
+        diagnose = prepare(settings["worker"])
         gc.freeze()
     else:
         sys.meta_path.insert(0, EngineBlocker)
@@ -84,7 +84,7 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
             _import(wanted["modules"])
         pid, has_namespaces = fork_in_namespaces() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, has_namespaces, seccomp, watch, advise)
+            _become_worker(wanted, descriptors, settings, has_namespaces, seccomp, watch, diagnose)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -124,7 +124,7 @@ def _become_worker(
     has_namespaces: bool,
     seccomp: Filter | None,
     watch: Watch,
-    advise: Advise | None,
+    diagnose: Diagnose | None,
 ) -> None:
     status = 1
     try:
@@ -144,7 +144,7 @@ def _become_worker(
             os.close(pidfd)
         layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], has_namespaces, seccomp)
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
-        serve(CHANNEL, watch, advise)
+        serve(CHANNEL, watch, diagnose)
         status = 0
     except BaseException:
         traceback.print_exc()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.assignment import load_problems, serve, this_assignment
+from whichline.engine.assignment import get_assignment, load_problems, serve
 from whichline.engine.case import Case
 from whichline.engine.problem_folder import find_on_paper
 from whichline.engine.result import result_from_json
@@ -17,13 +17,13 @@ from whichline.engine.suite import Test, load_suite
 from whichline.locate.explain import find
 from whichline.locate.reference import list_counterparts, load_references
 from whichline_grader.sandbox.inside.importing import ROOT
-from whichline_grader.sandbox.inside.serve import Advise
+from whichline_grader.sandbox.inside.serve import Diagnose
 
 
-def prepare(folder: str) -> Advise:
+def prepare(folder: str) -> Diagnose:
     """Read the public suite in this folder, which is deleted before the first submission comes."""
     serve(Path(folder))
-    _ = this_assignment()  # cached while the file exists
+    _ = get_assignment()  # cached while the file exists
     suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
     suite = replace(suite, tests=[_load_case(test) for test in suite.tests])
     for problem in suite.problems:
@@ -32,7 +32,7 @@ def prepare(folder: str) -> Advise:
             reference.load()
     list_counterparts()
 
-    def advise(
+    def diagnose(
         adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]
     ) -> tuple[list[str], list[str]]:
         for path, source in files.items():
@@ -47,7 +47,7 @@ def prepare(folder: str) -> Advise:
         errors: list[str] = []
         return [each.as_json() for each in find(own, ran, errors=errors)], errors
 
-    return advise
+    return diagnose
 
 
 def _load_case(test: Test) -> Test:

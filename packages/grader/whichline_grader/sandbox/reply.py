@@ -13,7 +13,7 @@ from whichline.engine.errors import Stopped
 from whichline.engine.result import Outcome
 from whichline.rules.watch import Use
 from whichline_grader.sandbox.inside.frames import FrameError, decode, expect, parse_header, unpack
-from whichline_grader.sandbox.printable import hide_places, printable
+from whichline_grader.sandbox.printable import hide_paths, printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
@@ -69,7 +69,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """One checked reply, or the reason why there is none."""
 
     value: Any = None  # what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail
@@ -124,7 +124,7 @@ class _Words(msgspec.Struct):
     forbidden: Annotated[list[tuple[str, str, Number]], Few] = []
 
 
-def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
+def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Reply:
     """Check the header and body of a reply to the question that had this token and these tensors, or FrameError."""
     header = parse_header(raw[0])
     if header.get("token") != token:
@@ -143,7 +143,7 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
         words = msgspec.convert(header, _Words)
     except ValueError as error:
         raise FrameError(f"the answer is not as it should be: {error}") from None
-    return Answer(
+    return Reply(
         value=header.get("value"),
         outputs=outputs,
         differentiable=[description.get("requires_grad") is True for description in descriptions[: len(outputs)]],
@@ -174,7 +174,7 @@ def _expect_items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def _clean_text(text: str) -> str:
-    return hide_places(printable(text[:MAX_TEXT]))
+    return hide_paths(printable(text[:MAX_TEXT]))
 
 
 def _clean_name(text: str) -> str:

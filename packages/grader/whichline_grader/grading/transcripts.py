@@ -1,8 +1,8 @@
 """The questions of a suite, written down before there is a submission, and its tests run on the answers to them.
 
 The tests run once on a right program: what they call there is what a submission is asked. It is asked all of it before
-a test sees any answer, so that no answer can depend on a verdict. What it has answered is `Sealed`: on that the tests
-can be run again without running any of its code.
+a test sees any reply, so that no reply can depend on a verdict. The tests can be run again on the `Transcript` without
+running any code of the submission.
 """
 
 import json
@@ -23,18 +23,18 @@ from whichline.rules.watch import Use
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.authoring.spec import Adapter
 from whichline_grader.grading.graded import Drawn, read_finding
-from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
 from whichline_grader.sandbox.inside.frames import apply, encode
 from whichline_grader.sandbox.inside.randomness import seeded
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.question import Earlier, Question
+from whichline_grader.sandbox.remote_call import Earlier, RemoteCall
+from whichline_grader.sandbox.reply import KINDS, Failure, Line, NotAsked, Reply, WorkerStopped, check
 from whichline_grader.sandbox.submission import Submission
 
-Questions = Mapping[str, Sequence[Question]]
-Answers = Mapping[str, Sequence[Answer]]
+RemoteCalls = Mapping[str, Sequence[RemoteCall]]
+Replies = Mapping[str, Sequence[Reply]]
 
-LENT_TO = " lent to "  # between functions and a test
+CARRIED_TO = " lent to "  # between functions and a test
 LEVEL = 1  # of compression: numbers hardly get smaller
 
 
@@ -44,7 +44,7 @@ class Right:
 
     outputs: list[Tensor]
     given: list[Tensor]
-    answer: Answer
+    reply: Reply
 
     def differentiate(self, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         pairs = [(output, by) for output, by in zip(self.outputs, cotangents, strict=True) if by is not None]
@@ -55,7 +55,7 @@ class Right:
         return [None if gradient is None else gradient.to(dtype) for gradient in found]
 
 
-def answer_right(
+def compute_right_reply(
     right: Adapter, arguments: Sequence[object], names: Sequence[str] = (), grad_enabled: bool = True
 ) -> Right:
     """Give what a right function does with some arguments, the last of these names: in float64, rounded to their dtype.
@@ -69,99 +69,102 @@ def answer_right(
     tensors = [each for each in wide.values() if isinstance(each, Tensor)]
     dtypes = (each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
     dtype = next(dtypes, torch.get_default_dtype())
-    answer = Answer(
+    reply = Reply(
         value=value,
         outputs=[in_dtype(output.detach(), dtype) for output in outputs],
         differentiable=[output.requires_grad for output in outputs],
         changed=[None] * len(tensors),
     )
-    return Right(outputs, [each for each in tensors if each.requires_grad], answer)
+    return Right(outputs, [each for each in tensors if each.requires_grad], reply)
 
 
-class Rehearsal:
+class Recorder:
     """Answers as a right program does, and keeps what it is asked.
 
     A call in little memory is kept and not answered: what comes after it would be no question.
     """
 
     def __init__(self, memory: int | None = None) -> None:
-        self.questions: list[Question] = []
+        self.remote_calls: list[RemoteCall] = []
         self.values: list[Any] = []
         self._memory = memory
         self._made: list[Right] = []
 
-    def answer(self, call: Question) -> Answer:
+    def reply(self, call: RemoteCall) -> Reply:
         arguments = call.arguments
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
         asked = tuple(kept[id(each)] for each in arguments)
         right = tuple(
             _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
         )
-        self.questions.append(replace(call, arguments=asked, memory=self._memory, rehearsed=right))
+        self.remote_calls.append(replace(call, arguments=asked, memory=self._memory, recorded=right))
         if self._memory:
             self._count(-1, arguments)  # as large as what it is made of
             raise NotAsked("a rehearsal has no limit of memory")
         with seeded(call.seeds):
-            self._made.append(answer_right(RIGHT[call.call], arguments, call.names, call.grad_enabled))
-        self._count(-1, self._made[-1].answer.outputs)
-        return self._made[-1].answer
+            self._made.append(compute_right_reply(RIGHT[call.call], arguments, call.names, call.grad_enabled))
+        self._count(-1, self._made[-1].reply.outputs)
+        return self._made[-1].reply
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
+        self.remote_calls[number] = replace(self.remote_calls[number], cotangents=tuple(map(_keep, cotangents)))
         right = self._made[number]
         gradients = right.differentiate(cotangents)
-        self._made[number] = replace(right, answer=replace(right.answer, gradients=gradients))
+        self._made[number] = replace(right, reply=replace(right.reply, gradients=gradients))
         self._count(number, gradients)
         return gradients
 
     def _count(self, number: int, answered: Sequence[object]) -> None:
         """Note how large the right answer to a question is."""
         size = sum(each.nbytes for each in answered if isinstance(each, Tensor))
-        question = self.questions[number]
-        self.questions[number] = replace(question, right_bytes=question.right_bytes + size)
+        remote_call = self.remote_calls[number]
+        self.remote_calls[number] = replace(remote_call, right_bytes=remote_call.right_bytes + size)
 
     @property
-    def rounded_otherwise(self) -> list[Answer]:
+    def rounded_otherwise(self) -> list[Reply]:
         """The answers, with another last digit: as another right program might give them."""
-        return [replace(each.answer, outputs=[*map(_round_otherwise, each.answer.outputs)]) for each in self._made]
+        return [replace(each.reply, outputs=[*map(_round_otherwise, each.reply.outputs)]) for each in self._made]
 
     def _find_earlier(self, argument: object) -> Earlier | None:
         """Find an argument among the entries of earlier answers, if it is a tensor from there."""
-        for question, value in enumerate(self.values):
+        for remote_call, value in enumerate(self.values):
             for entry, each in enumerate(value if isinstance(value, list) else ()):
                 if isinstance(each, Tensor) and each is argument:
-                    return Earlier(question, entry)
+                    return Earlier(remote_call, entry)
         return None
 
 
-class Recorded:
+class Replayer:
     """Gives the answers that a submission has given."""
 
-    def __init__(self, questions: Questions, answers: Answers, submission: Submission) -> None:
+    def __init__(self, remote_calls: RemoteCalls, replies: Replies, submission: Submission) -> None:
         self.values: list[Any] = []
-        self._all_questions, self._all_answers, self.submission = questions, answers, submission
+        self._all_remote_calls, self._all_replies, self.submission = remote_calls, replies, submission
         self.start("")
 
     def start(self, name: str, answered: str = "") -> None:
         """Begin with a test of this name; its answers may have another one."""
         self.values = []
-        self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(answered or name, ())
+        self._remote_calls, self._replies = (
+            self._all_remote_calls.get(name, ()),
+            self._all_replies.get(answered or name, ()),
+        )
 
-    def answer(self, call: Question) -> Answer:
+    def reply(self, call: RemoteCall) -> Reply:
         number = len(self.values)
-        question = self._questions[number] if number < len(self._answers) else None
-        if question is None or not question.is_asked_by(call, self.values):
+        remote_call = self._remote_calls[number] if number < len(self._replies) else None
+        if remote_call is None or not remote_call.is_asked_by(call, self.values):
             raise NotAsked(f"{call.call} is not called with what the call before it gave")
-        answer = self._answers[number]
-        self._raise(answer.stopped or answer.failure)
-        return answer
+        reply = self._replies[number]
+        self._raise(reply.stopped or reply.failure)
+        return reply
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        question, answer = self._questions[number], self._answers[number]
-        if not question.has_cotangents(cotangents):
-            raise NotAsked(f"the gradients of {question.call} were asked with other cotangents")
-        self._raise(answer.stopped or answer.failure or answer.gradient_failure)
-        return answer.gradients
+        remote_call, reply = self._remote_calls[number], self._replies[number]
+        if not remote_call.has_cotangents(cotangents):
+            raise NotAsked(f"the gradients of {remote_call.call} were asked with other cotangents")
+        self._raise(reply.stopped or reply.failure or reply.gradient_failure)
+        return reply.gradients
 
     def _raise(self, failure: WorkerStopped | Failure | None) -> None:
         if isinstance(failure, WorkerStopped):
@@ -172,33 +175,33 @@ class Recorded:
             raise StudentRaised(failure.type, failure.message, frames)
 
 
-def ask(interview: Interview, *groups: Questions) -> dict[str, list[Answer]]:
+def ask(interview: Interview, *groups: RemoteCalls) -> dict[str, list[Reply]]:
     """Ask all questions, those of a group when all of the groups before it are answered.
 
     What a test asks twice is asked the second time when all else of its group is answered, of a process that has seen
     nothing of it, and there twice: what comes again must be the same after a while, and elsewhere.
     """
-    answers: dict[str, list[Answer]] = {}
-    for questions in groups:
-        answers |= {name: [Answer()] * len(each) for name, each in questions.items()}
+    replies: dict[str, list[Reply]] = {}
+    for remote_calls in groups:
+        replies |= {name: [Reply()] * len(each) for name, each in remote_calls.items()}
         first, alone, again = [], [], []
-        for name, each in questions.items():
-            for number, question in enumerate(each):
-                is_again = any(question.is_same(other) for other in each[:number])
-                (alone if question.memory else again if is_again else first).append((name, number))
+        for name, each in remote_calls.items():
+            for number, remote_call in enumerate(each):
+                is_again = any(remote_call.is_same(other) for other in each[:number])
+                (alone if remote_call.memory else again if is_again else first).append((name, number))
         for some in (first, alone, again, again):
             for name, number in some:
-                before = values_of(answers[name][:number])
-                answers[name][number] = interview.ask(questions[name][number], before)
+                before = list_values(replies[name][:number])
+                replies[name][number] = interview.ask(remote_calls[name][number], before)
             if some is not again:
                 interview.end_worker()
     interview.end_worker()
-    return answers
+    return replies
 
 
-def values_of(answers: Iterable[Answer]) -> list[Any]:
+def list_values(replies: Iterable[Reply]) -> list[Any]:
     """List what the calls returned, None where one returned nothing."""
-    return [None if answer.is_failed else answer.decoded for answer in answers]
+    return [None if reply.is_failed else reply.decoded for reply in replies]
 
 
 def find_source(submission: Submission, place: Line | Use) -> str:
@@ -230,14 +233,14 @@ class Provenance(NamedTuple):
 
 
 @dataclass
-class Sealed:
+class Transcript:
     """All that was taken from a submission."""
 
     # to each test's questions, by its name; those to the import under "import"; those that were taken while earlier
     # problems were answered for it under a name that says which, of `name_carried`
-    answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
+    replies: dict[str, Sequence[Reply]] = field(default_factory=dict)
     # the functions that were answered for it then, by these names
-    lent: dict[str, Sequence[str]] = field(default_factory=dict)
+    carried: dict[str, Sequence[str]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()  # what was found by a process that earns nothing
     trouble: str = ""  # why it found less than it might have
     figure: Drawn | None = None  # what was drawn of it, on one public case
@@ -245,10 +248,10 @@ class Sealed:
     workers: int = 0  # how many processes answered for it now
 
     def as_bytes(self, provenance: Provenance) -> bytes:
-        """The record of the answers, below a line that says what they belong to, as `read_sealed` reads it."""
-        entries = {name: [*map(_pack, each)] for name, each in self.answers.items()}
+        """The record of the answers, below a line that says what they belong to, as `read_transcript` reads it."""
+        entries = {name: [*map(_pack, each)] for name, each in self.replies.items()}
         explanations = [each.as_json() for each in self.explanations]
-        about = _Record(entries, self.lent, explanations, self.trouble, self.figure, self.layer)
+        about = _Record(entries, self.carried, explanations, self.trouble, self.figure, self.layer)
         return b"\n".join((json.dumps(provenance).encode(), zlib.compress(msgspec.msgpack.encode(about), LEVEL)))
 
 
@@ -261,10 +264,10 @@ class _Entry(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """`Sealed`, as it is stored."""
+    """`Transcript`, as it is stored."""
 
-    answers: dict[str, list[_Entry]]
-    lent: dict[str, Sequence[str]]
+    replies: dict[str, list[_Entry]]
+    carried: dict[str, Sequence[str]]
     explanations: list[str]
     trouble: str
     figure: Drawn | None
@@ -272,7 +275,7 @@ class _Record(msgspec.Struct):
 
 
 def name_carried(functions: Collection[str], test: str) -> str:
-    return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
+    return f"{', '.join(sorted(functions))}{CARRIED_TO}{test}"
 
 
 def read_provenance(record: bytes) -> Provenance | None:
@@ -282,35 +285,35 @@ def read_provenance(record: bytes) -> Provenance | None:
         return None
 
 
-def read_sealed(record: bytes, questions: Questions, provenance: Provenance) -> Sealed | None:
+def read_transcript(record: bytes, remote_calls: RemoteCalls, provenance: Provenance) -> Transcript | None:
     """The record, if it belongs to this; each answer is checked as it was when it came."""
     if read_provenance(record) != provenance:
         return None
     try:
         stored = msgspec.msgpack.decode(zlib.decompress(record.partition(b"\n")[2]), type=_Record)
-        answers: dict[str, Sequence[Answer]] = {}
-        for name, entries in stored.answers.items():
-            found: list[Answer] = []
-            asked = questions.get(name.rpartition(LENT_TO)[2], [None] * len(entries))
-            for entry, question in zip(entries, asked, strict=True):
-                found.append(_read(entry, question, found))
-            answers[name] = found
+        replies: dict[str, Sequence[Reply]] = {}
+        for name, entries in stored.replies.items():
+            found: list[Reply] = []
+            asked = remote_calls.get(name.rpartition(CARRIED_TO)[2], [None] * len(entries))
+            for entry, remote_call in zip(entries, asked, strict=True):
+                found.append(_read(entry, remote_call, found))
+            replies[name] = found
         explanations = tuple(filter(None, map(read_finding, stored.explanations)))
-        return Sealed(answers, stored.lent, explanations, stored.trouble, stored.figure, stored.layer)
+        return Transcript(replies, stored.carried, explanations, stored.trouble, stored.figure, stored.layer)
     except (zlib.error, ValueError, LookupError, TypeError, RecursionError):  # a damaged one is as good as none
         return None
 
 
-def _pack(answer: Answer) -> _Entry:
-    stopped = answer.stopped and (type(answer.stopped).__name__, str(answer.stopped))
-    return _Entry(answer.raw, answer.printed, stopped)
+def _pack(reply: Reply) -> _Entry:
+    stopped = reply.stopped and (type(reply.stopped).__name__, str(reply.stopped))
+    return _Entry(reply.raw, reply.printed, stopped)
 
 
-def _read(entry: _Entry, asked: Question | None, before: Sequence[Answer]) -> Answer:
+def _read(entry: _Entry, asked: RemoteCall | None, before: Sequence[Reply]) -> Reply:
     if entry.stopped:
         kind, message = entry.stopped
-        return Answer(stopped=KINDS[kind](message), printed=entry.printed)
+        return Reply(stopped=KINDS[kind](message), printed=entry.printed)
     tensors: list[Tensor] = []
     if asked:
-        encode(asked.fill_in(values_of(before)), tensors)
+        encode(asked.fill_in(list_values(before)), tensors)
     return replace(check(entry.raw, json.loads(entry.raw[0])["token"], tensors), printed=entry.printed)

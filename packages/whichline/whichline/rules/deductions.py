@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 
-def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def compute_deductions(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Compute the points that each problem loses, for each work.
 
     The work of a problem costs that problem's points, once. They are deducted from the problems that ran it, in the
@@ -12,7 +12,7 @@ def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dic
 
     Args:
         ran: for each problem, in the order of the assignment, the works that forbidden functions did in its tests
-            (`work_of` in `forbidden.py` names them).
+            (`name_work` in `forbidden.py` names them).
         points: what each problem is worth.
     """
     left = dict(points)

@@ -13,8 +13,8 @@ from staff.tests.attacks.grade import only
 from whichline_grader.grading.batch import How, grade
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.processes import ANSWERS, NoSandbox
-from whichline_grader.grading.questions import Provenance
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.transcripts import Provenance
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import take_in
 
@@ -133,7 +133,7 @@ def test_answers_that_are_no_ones_are_named_and_nobody_else_suffers(class_of_fou
     assert "\n" not in done.faults["ada.py"]
     assert (tmp_path / "out" / "alan.py" / "feedback.md").exists()
     others = replace(suite, questions={**suite.questions, "one more": []})
-    assert others.provenance_of("x") != suite.provenance_of("x")
+    assert others.compute_provenance("x") != suite.compute_provenance("x")
 
 
 def test_who_answered_twice_and_not_the_same_is_named(class_of_four, sandbox: Sandbox, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from staff.tests import ROOT
 from staff.tests.attacks.grade import only
 from whichline_grader.grading import findings, one_submission
-from whichline_grader.grading.findings import LONGEST, ask_for_advice
+from whichline_grader.grading.findings import LONGEST, request_diagnosis
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox, start
@@ -27,7 +27,7 @@ def run_softmax(in_features, dim):
 FORGER = f"""{WRONG}
 import json, sys
 
-if advice := sys.modules.get("whichline_grader.sandbox.inside.advice"):
+if advice := sys.modules.get("whichline_grader.sandbox.inside.diagnosis"):
     class Forged:
         def __init__(self, **more):
             self.more = more
@@ -79,7 +79,7 @@ while "whichline.locate.explain" in sys.modules: pass
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with start("bubblewrap", advised=True) as sandbox:
+    with start("bubblewrap", diagnosing=True) as sandbox:
         yield sandbox
 
 
@@ -160,7 +160,7 @@ def test_no_file_of_it_is_left_there(suite: GradedSuite, sandbox: Sandbox) -> No
 
 @pytest.mark.nightly
 def test_no_file_of_it_is_left_in_the_second_layer(suite: GradedSuite) -> None:
-    with start("process", advised=True) as sandbox:
+    with start("process", diagnosing=True) as sandbox:
         test_no_file_of_it_is_left_there(suite, sandbox)
 
 
@@ -169,7 +169,9 @@ def test_without_an_answer_there_is_no_advice(
 ) -> None:
     monkeypatch.setattr(findings, "LIMITS", Limits(call_seconds=1, seconds=2))
     results, _, _ = graded(suite, sandbox, WRONG)
-    assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results)[0] == ()
+    assert (
+        request_diagnosis(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results)[0] == ()
+    )
 
 
 def test_an_error_of_ours_in_the_search_is_told_to_staff_and_changes_no_result(
@@ -180,7 +182,7 @@ def test_an_error_of_ours_in_the_search_is_told_to_staff_and_changes_no_result(
     def fail(*_: object) -> None:
         raise TypeError("unhashable type: 'list'")
 
-    monkeypatch.setattr(one_submission, "ask_for_advice", fail)
+    monkeypatch.setattr(one_submission, "request_diagnosis", fail)
     results, notes, _ = graded(suite, sandbox, WRONG)
     assert [each.outcome for each in results] == [each.outcome for each in right]
     assert notes.doubts[-1] == "the search for mistakes ended with TypeError: unhashable type: 'list'"

@@ -47,7 +47,7 @@ Blame = Mapping[Cause, float]  # what makes a test fail, in shares that sum to 1
 
 
 @dataclass
-class Loss:
+class Deduction:
     """One thing that costs points."""
 
     kind: Kind  # of thing
@@ -68,7 +68,7 @@ class Loss:
         else:
             self.public += points
 
-    def add_all(self, other: "Loss") -> None:
+    def add_all(self, other: "Deduction") -> None:
         self.problems |= other.problems
         self.public += other.public
         self.hidden += other.hidden
@@ -164,29 +164,29 @@ class Loss:
         return next(shown, f'uv run pytest -k "{self.visible[0].test}"')
 
 
-def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Loss]:
+def divide_deductions(grading: Grading, problems: Mapping[str, Problem]) -> list[Deduction]:
     """List what costs a submission points, the costliest first; a bonus problem that is not written costs nothing."""
-    losses: dict[Cause, Loss] = {}
+    deductions: dict[Cause, Deduction] = {}
     for result, blame in _blame_tests(grading, problems):
         for cause, share in blame.items():
-            loss = losses.get(cause) or losses.setdefault(cause, Loss(*cause))
-            loss.results.append(result)
-            loss.add(result.maximum * share, problems[result.problem], result.hidden)
-    for problem, paid in grading.charges.items():
+            deduction = deductions.get(cause) or deductions.setdefault(cause, Deduction(*cause))
+            deduction.results.append(result)
+            deduction.add(result.maximum * share, problems[result.problem], result.hidden)
+    for problem, paid in grading.rule_deductions.items():
         cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
         said = f"{problem}: {cost}. Write this yourself, without:"
         lines = grading.violations.get(problem, [])
-        kind, told = _name(Kind.NOT_OWN, problem, (said, *lines))
-        cause = Cause(kind, replace(told, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
-        losses[cause] = Loss(*cause)
-        by_tests = math.fsum(result.points for result in grading.results_of(problem))
-        losses[cause].add(by_tests - grading.earned(problem), problems[problem])
-    return sorted(losses.values(), key=lambda each: each.order)
+        kind, finding = _name(Kind.NOT_OWN, problem, (said, *lines))
+        cause = Cause(kind, replace(finding, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
+        deductions[cause] = Deduction(*cause)
+        by_tests = math.fsum(result.points for result in grading.list_results(problem))
+        deductions[cause].add(by_tests - grading.earned(problem), problems[problem])
+    return sorted(deductions.values(), key=lambda each: each.order)
 
 
-def add_up(losses: Iterable[Loss]) -> Loss:
-    total = Loss(Kind.FOUND, Finding("", "", ()))
-    for each in losses:
+def add_up(deductions: Iterable[Deduction]) -> Deduction:
+    total = Deduction(Kind.FOUND, Finding("", "", ()))
+    for each in deductions:
         total.add_all(each)
     return total
 
@@ -199,13 +199,14 @@ def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
 def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
     """Give what makes each test fail, in a submission that was run."""
     roots = _find_roots(grading.notes.explanations, problems)
-    unwritten = {id: _list_unwritten(grading.results_of(id)) for id in problems}
+    unwritten = {id: _list_unwritten(grading.list_results(id)) for id in problems}
     find_unwritten = cache(partial(_find_unwritten, unwritten, problems))
     crashes = {  # by what is raised and where: one may break several problems
-        (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
+        (" ".join(finding.said[:1]), f"{finding.file}:{finding.line}"): Cause(Kind.FOUND, root)
+        for finding, root in roots.items()
     }
     for problem in problems.values():
-        results = grading.results_of(problem.id)
+        results = grading.list_results(problem.id)
         failed = [each for each in results if not each.passed]
         if not failed or grading.notes.refused or (problem.bonus and is_unwritten(results)):
             continue
@@ -263,9 +264,11 @@ def _share(blames: Sequence[Blame]) -> Blame:
 
 def _explain(result: Result, roots: Mapping[Finding, Finding]) -> Blame:
     """Blame a test on what was found that explains it, or else on what was found in its problem and names no test."""
-    own = [told for told in roots if told.problem == result.problem and result.is_wrong]
-    named = [told for told in own if result.test in told.tests] or [told for told in own if not told.tests]
-    return _share([{Cause(Kind.FOUND, roots[told]): 1.0} for told in named])
+    own = [finding for finding in roots if finding.problem == result.problem and result.is_wrong]
+    named = [finding for finding in own if result.test in finding.tests] or [
+        finding for finding in own if not finding.tests
+    ]
+    return _share([{Cause(Kind.FOUND, roots[finding]): 1.0} for finding in named])
 
 
 def _name_kind(result: Result, crashes: dict[tuple[str, str], Cause]) -> Cause:
@@ -279,10 +282,12 @@ def _name_kind(result: Result, crashes: dict[tuple[str, str], Cause]) -> Cause:
 def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]) -> dict[Finding, Finding]:
     """Give for all that was found the earlier finding that it repeats, or itself."""
     roots: dict[Finding, Finding] = {}
-    for told in explanations:
-        if told.problem in problems:
-            repeated = (root for each, root in roots.items() if each.id in told.repeats or find_same(told, [each]))
-            roots[told] = next(repeated, told)
+    for finding in explanations:
+        if finding.problem in problems:
+            repeated = (
+                root for each, root in roots.items() if each.id in finding.repeats or find_same(finding, [each])
+            )
+            roots[finding] = next(repeated, finding)
     return roots
 
 

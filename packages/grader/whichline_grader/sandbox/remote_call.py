@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 class Earlier(NamedTuple):
     """Stands for an argument: an entry of the list that an earlier question of the same test was answered with."""
 
-    question: int
+    remote_call: int
     entry: int
 
     def find(self, values: Sequence[object]) -> object:
         """Look the entry up; raises LookupError if the answer lacks it."""
-        value = values[self.question]
+        value = values[self.remote_call]
         if not isinstance(value, list):
-            raise LookupError(f"the answer to question {self.question} is not a list")
+            raise LookupError(f"the answer to question {self.remote_call} is not a list")
         return value[self.entry]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class RemoteCall:
     """One question."""
 
     call: str  # the name of the adapter
@@ -38,7 +38,7 @@ class Question:
     # one for each tensor of the answer, if the question asks for gradients too
     cotangents: tuple[Tensor | None, ...] | None = None
     memory: int | None = None  # bytes of private memory that the call may map, in a worker of its own
-    rehearsed: tuple[object, ...] = ()  # the arguments, with a right program's answers instead of `Earlier`
+    recorded: tuple[object, ...] = ()  # the arguments, with a right program's answers instead of `Earlier`
     names: tuple[str, ...] = ()  # of the last arguments, which the test passes by name
     seeds: Seeds = (0, 0, 0)  # for the random numbers that the call draws
     right_bytes: int = 0  # the size of the right answer's tensors
@@ -47,7 +47,7 @@ class Question:
         """Replace each `Earlier` by its value; raises LookupError if an answer lacks it."""
         return [each.find(values) if isinstance(each, Earlier) else each for each in self.arguments]
 
-    def is_asked_by(self, call: "Question", values: Sequence[object]) -> bool:
+    def is_asked_by(self, call: "RemoteCall", values: Sequence[object]) -> bool:
         """Tell whether a call equals this question, bit for bit, given the `values` of earlier answers."""
         if (call.call, len(call.arguments), call.names) != (self.call, len(self.arguments), self.names):
             return False
@@ -61,7 +61,7 @@ class Question:
             return False
         return _identify(arguments) == self.identity
 
-    def is_same(self, other: "Question") -> bool:
+    def is_same(self, other: "RemoteCall") -> bool:
         return self is other or (self.call, self.names, *self.identity) == (other.call, other.names, *other.identity)
 
     def has_cotangents(self, cotangents: Sequence[Tensor | None]) -> bool:
