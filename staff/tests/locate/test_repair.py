@@ -24,7 +24,9 @@ def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    changes = Changes(lambda name: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"])
+    changes = Changes(
+        lambda name: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"], lambda _: True
+    )
     for mutant in mutable.list_mutants(changes):
         names: dict[str, Any] = {"math": math}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
@@ -89,7 +91,7 @@ def test_axes_of_a_pattern_are_exchanged() -> None:
 @pytest.mark.parametrize("body", ["return x if n is None else x + n", "return x + n", "x = x[:n]\n    return x"])
 def test_no_mutant_ignores_a_parameter(body: str) -> None:
     mutable = Mutable(ast.parse(f"def f(x, n):\n    {body}\n"), "f")
-    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, ())):
+    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, (), lambda _: True)):
         code = mutable.compile(mutant, "f.py")
         assert code is None or "n" in code.co_varnames
 
@@ -97,7 +99,7 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
 def test_a_mutant_that_loops_for_ever_is_ended() -> None:
     tree = ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n    return n\n")
     mutable, ended = Mutable(tree, "f"), Counter[bool]()
-    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, ())):
+    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, (), lambda _: True)):
         looks = itertools.count()
         names: dict[str, Any] = {PROBE: lambda _, value, looks=looks: value if next(looks) < 100 else 1 / 0}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)

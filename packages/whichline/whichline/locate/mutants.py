@@ -180,6 +180,7 @@ class Changes:
     list_alike: Callable[[str], Collection[str]]
     parameters: Mapping[str, Sequence[str]]  # of the functions and classes of the student's, by their names
     modules: Collection[str]  # the names that are imported
+    is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -195,9 +196,9 @@ class Changes:
         is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
-        is_counted = isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range")
+        is_bound = isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range")
         is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
-        if is_counted or is_whole:
+        if is_bound or (is_whole and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
         if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SIZES:
             yield node, _call("abs", node), ABSOLUTE

@@ -14,11 +14,13 @@ from traceback import walk_tb
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.mutants import NAMED, Changes, Mutable, Mutant, find_code
+from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Runner, choose_kinds
@@ -74,7 +76,8 @@ def find_repair(
     for file, name, line in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         function, names = _Function(runner, file, Mutable(tree, name)), _Names(trace, file, name)
-        mutants = function.mutable.list_mutants(Changes(names.list_alike, parameters, _list_imported(tree)))
+        changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
+        mutants = function.mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=lambda each: (each.rank, abs(each.line - line))):
             if runner.is_late or runner.mutant_runs >= most:
@@ -175,15 +178,24 @@ class _Names:
     def __init__(self, trace: Trace, file: str, name: str) -> None:
         inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, name)]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
+        self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
         named = [each for each in inside if isinstance(each.node, NAMED)]
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
         self._kinds = {each: _describe_kind(x) for each, x in given.items()}
         self._kinds |= {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
 
+    def is_counted(self, node: ast.AST) -> bool:
+        """Tell whether an expression was a number, or a tensor of whole numbers."""
+        return isinstance(node, ast.expr) and span_of(node) in self._counted
+
     def list_alike(self, name: str) -> Collection[str]:
         """List the other names whose value is of the same kind."""
         kind = self._kinds.get(name)
         return [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
+
+
+def _is_counted(x: Any) -> bool:
+    return isinstance(x, int | float) or (isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.bool)
 
 
 def _describe_kind(x: Any) -> Any:
