@@ -128,7 +128,7 @@ def name_places(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
-    """The board for rich to print, with the first explanation below it, or with all of them.
+    """The board for rich to print, with the first explanation below it, and then perhaps all others.
 
     Args:
         scores: one for each row.
@@ -151,13 +151,15 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
             f"{result.passed}/{len(result.results)}",
             f"{result.points:.1f}/{result.problem.points:g}",
         )
+    failing = (each for each in scores if (first := each.first_failure) and first.outcome is not Outcome.NOT_RUN)
+    following = next(failing, None)
     return Group(
         table,
         Text(_summary(scores)),
         *(_first_or_last(scores, run) if whole else ()),
-        *_next_step(scores, run, root),
+        *(_next_step(following, run, root, everything) if following else ()),
         *_slow(scores),
-        *(_explained(scores) if everything else ()),
+        *(_explained(scores, following.first_explanations if following else ()) if everything else ()),
         *_render_lines(run.errors),
         *_render_lines(run.not_own_work),
         *_render_lines(run.undone),
@@ -219,26 +221,26 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
             yield Lines([f"Up to {bonus:.3g} bonus points are left: {names}"], "green")
 
 
-def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
-    for result in scores:
-        if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
-            if result.state == "not implemented":
-                yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
-                if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
-                    yield Lines([f"open {place}"], "bold", "  ")
-            else:
-                yield Text.assemble("\nNext: ", (failure.test, "bold"))
-            if not result.explanations:
-                yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
-                yield Lines(failure.details, "", "    ")
-            yield from _list_findings(result.first_explanations)
-            others = [each for each in result.explanations if each not in result.first_explanations]
-            yield Lines(name_places(others), "", "  ")
-            if printed := run.printed.get(failure.test):
-                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
-            # Without an indent, the longest fits into 80 columns.
-            yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
-            return
+def _next_step(result: Score, run: Run, root: Path, everything: bool) -> Iterable[RenderableType]:
+    assert (failure := result.first_failure)
+    if result.state == "not implemented":
+        yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
+        if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
+            yield Lines([f"open {place}"], "bold", "  ")
+    else:
+        yield Text.assemble("\nNext: ", (failure.test, "bold"))
+    if not result.explanations:
+        yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
+        yield Lines(failure.details, "", "    ")
+    yield from _list_findings(result.first_explanations)
+    if not everything:
+        yield Lines(
+            name_places(each for each in result.explanations if each not in result.first_explanations), "", "  "
+        )
+    if printed := run.printed.get(failure.test):
+        yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
+    # Without an indent, the longest fits into 80 columns.
+    yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
 
 
 def _slow(scores: list[Score]) -> Iterable[RenderableType]:
@@ -256,11 +258,11 @@ def _render_lines(lines: list[str]) -> Iterable[RenderableType]:
         yield Lines(lines[1:], "", "  ")
 
 
-def _explained(scores: list[Score]) -> Iterable[RenderableType]:
+def _explained(scores: list[Score], told: Sequence[Finding]) -> Iterable[RenderableType]:
     for result in scores:
-        if result.explanations:
+        if left := [each for each in result.explanations if each not in told]:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
-        yield from _list_findings(result.explanations)
+            yield from _list_findings(left)
 
 
 def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:
