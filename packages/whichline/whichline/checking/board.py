@@ -222,7 +222,8 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
 
 
 def _next_step(result: Score, run: Run, root: Path, everything: bool) -> Iterable[RenderableType]:
-    assert (failure := result.first_failure)
+    failure = result.first_failure
+    assert failure is not None
     if result.state == "not implemented":
         yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
         if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
