@@ -161,8 +161,8 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         *_slow(scores),
         *(_explained(scores, following.first_explanations if following else ()) if everything else ()),
         *_render_lines(run.errors),
-        *_render_lines(run.not_own_work),
-        *_render_lines(run.undone),
+        *_render_lines(run.notes.not_own_work),
+        *_render_lines(run.notes.undone),
     )
 
 
@@ -210,7 +210,7 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
             f"{watch}  shows this after every save",
         )
         yield Lines(welcome, "green")
-    elif all(result.state == "passed" for result in required) and not run.not_own_work:
+    elif all(result.state == "passed" for result in required) and not run.notes.not_own_work:
         points = (
             f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
         )
