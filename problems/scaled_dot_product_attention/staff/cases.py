@@ -100,6 +100,7 @@ PUBLIC: list[CaseSpec] = specs(
             "3d-queries-far-apart": inputs(2, mask="random", shift=1e4, dtype=torch.float64),
             "3d-queries-very-far-apart": inputs(2, mask="random", shift=1e10, dtype=torch.float64),
             "3d-one-token": inputs(2, queries=1, keys=1, mask="random"),
+            "3d-empty": inputs(2, queries=0, mask="random"),
             "4d-no-mask": inputs(2, 3),
             "4d-causal": inputs(2, 3, queries=7, mask="causal"),
             "4d-random-mask": inputs(2, 3, queries=7, mask="random"),

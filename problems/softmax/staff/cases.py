@@ -42,6 +42,7 @@ PUBLIC: list[CaseSpec] = specs(
             "3d-middle-dim": inputs(2, 5, 7, dim=1),
             "3d-last-dim": inputs(2, 5, 7, dim=-1),
             "4d-negative-dim": inputs(2, 3, 5, 7, dim=-2),
+            "2d-empty": inputs(0, 5, dim=-1),
             "square": inputs(5, 5, 5, dim=1),
             "large-logits": inputs(3, 5, dim=-1, scale=1e4),
             "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
