@@ -66,7 +66,7 @@ def changed(source: str, *edits: tuple[str, str]) -> str:
 def test_without_a_call_it_lists_the_cases_of_all_problems_on_one_screen(lab: Lab) -> None:
     shown = lines(lab)
     assert shown[:2] == [
-        "softmax/             1d 2d-empty 2d-first-dim 3d-first-dim 3d-last-dim …",
+        "softmax/             1d 2d-first-dim 3d-first-dim 3d-last-dim 3d-middle-dim …",
         "  also softmax-gradients/ softmax-half-precision/ softmax-last-digit/",
     ]
     for folder in ("attention/", "linear/", "rope/", "multihead/", "multihead-rope-gradients/", "blockwise/"):
