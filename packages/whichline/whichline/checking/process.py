@@ -31,19 +31,8 @@ import einops  # noqa: F401 (only to save time: students' code would import it i
 import torch
 
 from whichline import quick_start
+from whichline.checking import events
 from whichline.checking.as_graded import refuse_as_in_grading
-from whichline.checking.events import (
-    Broken,
-    Busy,
-    Decided,
-    Ended,
-    Event,
-    Looking,
-    Notes,
-    Printed,
-    Searched,
-    write_event,
-)
 from whichline.checking.own_work import find_adapters, find_deductions, not_own_work, watch_students_code
 from whichline.checking.settings import describe_undone, undo_settings
 from whichline.checking.watchdog import find_students_line, watchdog
@@ -72,15 +61,15 @@ class Reply:
         self.root = root
         self.lock = threading.Lock()
 
-    def say(self, event: Event) -> None:
+    def say(self, event: events.Event) -> None:
         with self.lock:
-            self.replies.write(write_event(self.run, event))
+            self.replies.write(events.write_event(self.run, event))
 
     def say_time(self, seconds: float) -> None:
-        self.say(Busy(seconds, find_students_line(self.root)))
+        self.say(events.Busy(seconds, find_students_line(self.root)))
 
 
-class KeptOutput(io.TextIOBase):
+class Printed(io.TextIOBase):
     """Replaces standard output during a test, and keeps the end of what it prints."""
 
     def __init__(self) -> None:
@@ -98,7 +87,7 @@ class KeptOutput(io.TextIOBase):
 def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watch) -> None:
     """Import the student's files, run the tests of some problems, then search for the mistakes in those that fail."""
     problems, kept = wanted["problems"], wanted["kept"]
-    reply.say(Busy(0.0))
+    reply.say(events.Busy(0.0))
     try:
         importlib.invalidate_caches()
         check_annotations(student_files(), undo_settings)  # adapters may import late
@@ -106,7 +95,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them
         failure = describe(error, suite.root)
-        reply.say(Broken("\n".join((failure.headline, *failure.details))))
+        reply.say(events.Broken("\n".join((failure.headline, *failure.details))))
         return
     results = {test.name: not_run(test, "did not run") for problem in problems for test in tests_of(suite, problem)}
     for test in (test for problem in kept for test in tests_of(suite, problem)):
@@ -120,18 +109,18 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
                 seen[problem] |= run_problem(suite, problem, results, reply, watch)
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
-    reply.say(Notes(not_own_work(suite.root, suite.problems, seen), deducted, describe_undone(suite.root)))
+    reply.say(events.Notes(not_own_work(suite.root, suite.problems, seen), deducted, describe_undone(suite.root)))
     told: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
-        reply.say(Looking(problem))
+        reply.say(events.Looking(problem))
         with watchdog(SECOND, reply.say_time):
             found = explain(suite, [*results.values()], wanted["most"], {problem}, told, observed, errors)
         for finding in found:
             if finding not in told:
                 reply.say(finding)
         told = found
-    reply.say(Searched(describe_errors(errors)))
+    reply.say(events.Searched(describe_errors(errors)))
 
 
 def tests_of(suite: Suite, problem: str) -> list[Test]:
@@ -143,7 +132,7 @@ def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: R
     failures, seen = 0, set[Use]()
     called = find_adapters(problem, suite.calls.adapters)
     for test in tests_of(suite, problem):
-        output = KeptOutput()
+        output = Printed()
         with watch.watching(*called), redirect_stdout(output), watchdog(SECOND, reply.say_time):
             result = suite.run(test)
         seen |= watch.uses
@@ -152,8 +141,8 @@ def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: R
         results[test.name] = result
         failures += not result.passed
         if output.pieces and failures == 1:
-            reply.say(Printed(test.name, output.last_lines()))
-    reply.say(Decided(problem))
+            reply.say(events.Printed(test.name, output.last_lines()))
+    reply.say(events.Decided(problem))
     return seen
 
 
@@ -176,7 +165,7 @@ def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
         os.killpg(child, signal.SIGKILL)  # and its own children; if it has ended, it keeps its exit status
         _, status = os.waitpid(child, 0)
         os.close(ended)
-        Reply(replies, json.loads(line)["run"], root).say(Ended(os.waitstatus_to_exitcode(status)))
+        Reply(replies, json.loads(line)["run"], root).say(events.Ended(os.waitstatus_to_exitcode(status)))
 
 
 def once(commands: BinaryIO) -> Iterator[bytes]:
@@ -221,7 +210,7 @@ def main() -> None:
         command = json.loads(line)
         reply = Reply(replies, command["run"], root)
         if suite is None:
-            reply.say(Broken(broken))
+            reply.say(events.Broken(broken))
         else:
             run_tests(suite, command, reply, watch)
         os._exit(0)  # an ordinary exit with torch is slow

@@ -17,25 +17,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from whichline.checking.events import (
-    Broken,
-    Busy,
-    Decided,
-    Ended,
-    Event,
-    Looking,
-    Notes,
-    Printed,
-    Searched,
-    read_event,
-)
+from whichline.checking import events
 from whichline.checking.watchdog import LONG, describe_time_limit
 from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result
 
 START = "import whichline.quick_start; from whichline.checking.process import main; main()"
 # Called from another thread with each event and the number of its run.
-Listener = Callable[[tuple[int, Event]], None]
+Listener = Callable[[tuple[int, events.Event]], None]
 
 
 @dataclass
@@ -50,15 +39,15 @@ class Run:
     explanations: list[Finding] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)  # the problems whose tests have ended
     printed: dict[str, list[str]] = field(default_factory=dict)  # the last lines, by test
-    notes: Notes = field(default_factory=Notes)
+    notes: events.Notes = field(default_factory=events.Notes)
     errors: list[str] = field(default_factory=list)  # of the search itself, for staff
     broken: str = ""  # why the student's files cannot be imported
     status: int | None = None  # the exit status, if it has ended
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Update the state from what the run wrote."""
         match event:
-            case Busy(seconds, line):
+            case events.Busy(seconds, line):
                 self.running, self.line = seconds, line
             case Result():
                 self.running, self.line = 0.0, ""
@@ -66,19 +55,19 @@ class Run:
             case Finding():
                 known = {(each.id, each.file, each.line): each for each in (*self.explanations, event)}
                 self.explanations = [*known.values()]
-            case Printed(test, lines):
+            case events.Printed(test, lines):
                 self.printed[test] = lines
-            case Decided(problem):
+            case events.Decided(problem):
                 self.decided.add(problem)
-            case Notes():
+            case events.Notes():
                 self.notes = event
-            case Looking(problem):
+            case events.Looking(problem):
                 self.running, self.line, self.looking = 0.0, "", problem
-            case Searched(errors):
+            case events.Searched(errors):
                 self.looking, self.errors = "", errors
-            case Broken(why):
+            case events.Broken(why):
                 self.broken = why
-            case Ended(status):
+            case events.Ended(status):
                 self.status = status
 
     @property
@@ -170,10 +159,10 @@ class Forks:
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         for line in _pipe(process.stdout):
-            self.listener(read_event(line))
+            self.listener(events.read_event(line))
         status = process.wait()
         if process is self.process:
-            self.listener((self.run, Ended(status)))
+            self.listener((self.run, events.Ended(status)))
 
 
 class Spares:
@@ -201,8 +190,8 @@ class Spares:
 
     def _listen(self, process: subprocess.Popen[bytes], run: int) -> None:
         for line in _pipe(process.stdout):
-            self.listener(read_event(line))
-        self.listener((run, Ended(process.wait())))
+            self.listener(events.read_event(line))
+        self.listener((run, events.Ended(process.wait())))
 
 
 def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1, how: str = "once") -> Run:
@@ -210,15 +199,15 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
 
     If something takes long, the console says so, once.
     """
-    events: SimpleQueue[tuple[int, Event]] = SimpleQueue()
-    run, runner = Run(1), Spares(root, events.put, spare=False, how=how)
+    heard: SimpleQueue[tuple[int, events.Event]] = SimpleQueue()
+    run, runner = Run(1), Spares(root, heard.put, spare=False, how=how)
     told = False
     try:
         runner.start(1, problems, most)
         with console.status(run.progress) as status:
             while run.status is None:
                 with suppress(Empty):
-                    run.hear(events.get(timeout=1)[1])  # Windows hears Ctrl-C only between two waits
+                    run.hear(heard.get(timeout=1)[1])  # Windows hears Ctrl-C only between two waits
                 status.update(run.progress)
                 if (run.running or 0) >= LONG and not told:
                     told = True
