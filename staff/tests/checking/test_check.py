@@ -281,7 +281,7 @@ def test_a_part_of_the_name_of_a_problem_will_do() -> None:
 @pytest.mark.parametrize(
     ("line", "begin", "end"),
     [
-        ("def broken(:", "\nSyntaxError: invalid syntax\n", ""),
+        ("def broken(:", "\nSyntaxError: invalid syntax\nadapters.py:8\n    def broken(:\n", ""),
         (
             "import os; os._exit(0)",
             ": the process ended with status 0 before the",

@@ -61,7 +61,8 @@ class ExceptionReport:
         text = error.message if isinstance(error, StudentRaised) else str(error)
         if isinstance(error, SyntaxError):  # Python gives the position and the line first, the message last
             *lines, last = format_exception_only(error)
-            lines = [last, *lines]
+            own = re.compile(rf'  File "{re.escape(str(root))}.(.*)", line (\d+)')
+            lines = [last, *(own.sub(r"\1:\2", line) for line in lines)]
         else:
             lines = [f"{self.kind}: {text}" if text else self.kind]
         self.text = text
