@@ -42,7 +42,6 @@ PUBLIC: list[CaseSpec] = specs(
             "3d-middle-dim": inputs(2, 5, 7, dim=1),
             "3d-last-dim": inputs(2, 5, 7, dim=-1),
             "4d-negative-dim": inputs(2, 3, 5, 7, dim=-2),
-            "2d-empty": inputs(0, 5, dim=-1),
             "square": inputs(5, 5, 5, dim=1),
             "large-logits": inputs(3, 5, dim=-1, scale=1e4),
             "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
@@ -62,6 +61,7 @@ HIDDEN: list[CaseSpec] = specs(
         "softmax": {
             "1d": inputs(11, dim=-1),
             "one-logit": inputs(3, 1, dim=-1),
+            "no-slices": inputs(0, 5, dim=-1),
             "2d-first-dim": inputs(7, 3, dim=-2),
             "3d-first-dim": inputs(3, 7, 5, dim=-3),
             "3d-middle-dim": inputs(3, 7, 5, dim=-2),

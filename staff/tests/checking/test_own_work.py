@@ -32,7 +32,7 @@ def test_check_and_submit_say_which_problem_pays_for_which_line(student: Student
     ]
     assert "torch.nn.functional.linear in cs336_basics/nn/attention.py:" in process.stdout
     assert "instead" not in process.stdout
-    for row in ("softmax 18/18 0.0/2", "linear 5/5 1.0/1", "multihead_self_attention 23/23 4.0/5"):
+    for row in ("softmax 17/17 0.0/2", "linear 5/5 1.0/1", "multihead_self_attention 23/23 4.0/5"):
         assert re.search(rf"^{row.replace(' ', ' +(?:passed +)?')}$", process.stdout, re.MULTILINE)
     assert (student.folder / "submission.zip").exists()
 
@@ -51,7 +51,7 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
     said = process.stdout.partition("Write this yourself")[2]
     assert "softmax: 2 of 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
     assert "instead" not in said
-    assert "18 passed" in said
+    assert "17 passed" in said
 
 
 def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student) -> None:

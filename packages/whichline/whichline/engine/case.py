@@ -215,13 +215,11 @@ def case_names(fixtures: Path, pattern: str) -> list[str]:
     """The names of the test cases under `fixtures` that match a pattern such as "linear/*d".
 
     A student should read the simplest failure first. So a test case made by hand comes first, then those without
-    something, such as "no-batch"; other dtypes, and what is empty, come last.
+    something, such as "no-batch", and other dtypes come last.
     """
     paths = fixtures.glob(f"{pattern}.safetensors")
     names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
-    return sorted(
-        names, key=lambda name: ("float" in name or "empty" in name, "by-hand" not in name, "no-" not in name, name)
-    )
+    return sorted(names, key=lambda name: ("float" in name, "by-hand" not in name, "no-" not in name, name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:
