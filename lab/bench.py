@@ -44,6 +44,8 @@ def measure(
     """
     times, contenders = [], []
     for name in (each for each in CONTENDERS if is_compiled or each != COMPILED):
+        if name == COMPILED:
+            yield Text("Compiling yours, which may take a minute")
         try:
             with silence(), student.in_words():
                 prepare(student, name, 16, True, device)()

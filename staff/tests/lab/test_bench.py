@@ -68,6 +68,7 @@ def test_compiled_on_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     output = lab("bench", "--compile", "--length", "32", adapters=ATTENTION).output
     assert "yours, compiled is left out" not in output
+    assert output.startswith("Compiling yours, which may take a minute\n")
     assert output.count("\n      yours, compiled") == 2
     Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(8, 8, dtype=torch.bool).tril()
