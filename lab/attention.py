@@ -135,6 +135,8 @@ def explain_misfit(call: Case) -> str:
             if x is None or (x.numel() and isinstance(x, contract) and x.dtype in (call.Q.dtype, torch.bool)):
                 continue
             came = f"{name} {tuple(x.shape)} {name_dtype(x.dtype)}"
+            if not x.numel():
+                return f"{came} has no numbers: there is nothing to look at"
             if name == "mask" and x.dtype != torch.bool:
                 return f"{came} should be boolean, True = may attend: {AS_BOOLEAN}"
             dtype = "boolean" if name == "mask" else "of one floating-point dtype with Q"

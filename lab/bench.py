@@ -1,7 +1,8 @@
-"""Time and memory of the student's attention beside PyTorch's back ends, and beside itself in chunks of queries."""
+"""Time and memory of the student's attention beside PyTorch's back ends, and beside itself in chunks or compiled."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,16 +30,22 @@ BACK_ENDS = {
     "PyTorch, efficient": SDPBackend.EFFICIENT_ATTENTION,
     "PyTorch, cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-CONTENDERS = ("yours", "yours, in chunks", "yours, blockwise", *BACK_ENDS, "PyTorch, is_causal")
+COMPILED = "yours, compiled"
+CONTENDERS = ("yours", COMPILED, "yours, in chunks", "yours, blockwise", *BACK_ENDS, "PyTorch, is_causal")
 
 
-def measure(student: Attention, lengths: Sequence[int], device: str) -> Iterator[RenderableType]:
+def measure(
+    student: Attention, lengths: Sequence[int], device: str, is_compiled: bool = False
+) -> Iterator[RenderableType]:
     """Measure every implementation that is written and runs here, and say which do not; then the tables.
 
-    With a causal mask, in float32; on a GPU in bfloat16, as flash and cudnn take nothing wider.
+    With a causal mask, in float32; on a GPU in bfloat16, as flash and cudnn take nothing wider. With `is_compiled` the
+    student's attention is also measured after `torch.compile`, which takes long.
     """
     times, contenders = [], []
-    for name in CONTENDERS:
+    for name in (each for each in CONTENDERS if is_compiled or each != COMPILED):
+        if name == COMPILED:
+            yield Text("Compiling yours, which may take a minute")
         try:
             with silence(), student.in_words():
                 prepare(student, name, 16, True, device)()
@@ -69,6 +76,8 @@ def attend(student: Attention, name: str, Q: Tensor, K: Tensor, V: Tensor, mask:
     """Causal attention, by one of CONTENDERS."""
     if name == "yours":
         return student.adapters.run_scaled_dot_product_attention(Q, K, V, mask)
+    if name == COMPILED:
+        return compile_once(student.adapters.run_scaled_dot_product_attention)(Q, K, V, mask)
     if name == "yours, in chunks":  # no query knows of another, so nothing changes but the memory
         chunks = zip(Q.split(CHUNK, dim=-2), mask.split(CHUNK, dim=-2), strict=True)
         return torch.cat([attend(student, "yours", queries, K, V, rows) for queries, rows in chunks], dim=-2)
@@ -78,6 +87,12 @@ def attend(student: Attention, name: str, Q: Tensor, K: Tensor, V: Tensor, mask:
         return scaled_dot_product_attention(Q, K, V, is_causal=True)
     with sdpa_kernel(BACK_ENDS[name]):
         return scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+
+
+@cache
+def compile_once(attention: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function compiled by `torch.compile`, once for all lengths."""
+    return torch.compile(attention, dynamic=True)
 
 
 def prepare(student: Attention, name: str, length: int, backward: bool, device: str) -> Callable[[], None]:

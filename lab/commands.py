@@ -16,7 +16,8 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.option("--length", "lengths", multiple=True, default=[128, 256, 512], show_default=True, type=click.IntRange(1))
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
-def bench(lengths: tuple[int, ...], device: str) -> None:
+@click.option("--compile", "is_compiled", is_flag=True, help="Add yours after torch.compile; it takes a minute more.")
+def bench(lengths: tuple[int, ...], device: str, is_compiled: bool) -> None:
     """Measure time and memory of your attention, next to PyTorch's.
 
     With a causal mask, 4 heads of 64 features. --length may be given again.
@@ -30,7 +31,7 @@ def bench(lengths: tuple[int, ...], device: str) -> None:
     from whichline.engine.annotations import without_checks
 
     with without_checks():  # they take time
-        print_parts(measure(Attention(), sorted(set(lengths)), device))
+        print_parts(measure(Attention(), sorted(set(lengths)), device, is_compiled))
 
 
 @click.command()

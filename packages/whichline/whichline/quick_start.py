@@ -1,6 +1,6 @@
 """Import this before torch: it turns garbage collection off until `collect_garbage_again` is called.
 
-Otherwise Python would search all of torch again and again, for half a second.
+Otherwise Python would search all of torch again and again, for a third of a second.
 """
 
 import gc

@@ -106,15 +106,20 @@ def test_the_board_fits_in_60_columns() -> None:
     assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
 
 
-def show_board(results: dict[str, str], explanations: list[Finding], chosen: str = SOFTMAX) -> list[str]:
+def show_board(
+    results: dict[str, str], explanations: list[Finding], chosen: str = SOFTMAX, everything: bool = False
+) -> list[str]:
     """The board's lines from "Next:" on: of tests that fail, by name, with their headlines."""
     problems = [load_problems(ROOT)[chosen]]
     failed = [Result(name, chosen, False, False, 1.0, Outcome.FAILED, Check.ANSWER, results[name]) for name in results]
-    lines = shown(problems, failed, explanations, whole=False).splitlines()
+    console = Console(width=80, file=StringIO())
+    with console.capture() as shown:
+        console.print(render(score(problems, failed, explanations), Run(1), ROOT, everything=everything))
+    lines = shown.get().splitlines()
     return [line.rstrip() for line in lines[lines.index("") + 1 :]]
 
 
-def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
+def test_what_explains_a_test_stands_in_place_of_its_headline_and_is_told_once() -> None:
     results = {"test_softmax[1d]": "the answer is NaN", "test_softmax[2d]": "RuntimeError: in-place"}
     crash = Finding(
         SOFTMAX, "crash", ("RuntimeError: in-place.", "This raises in every call."), tests=("test_softmax[2d]",)
@@ -129,8 +134,21 @@ def test_what_explains_a_test_stands_in_place_of_its_headline() -> None:
         "  and 1 more place: a.py:7",
         "uv run pytest -x -k test_softmax",
     ]
-    next_line, *said, command = show_board(results, [])
-    assert (next_line, said, command.split()[-1]) == ("Next: test_softmax[1d]", ["  the answer is NaN"], "test_softmax")
+    assert show_board(results, [crash, number], everything=True) == [
+        "Next: test_softmax[2d]",
+        "  RuntimeError: in-place.",
+        "  This raises in every call.",
+        "uv run pytest -x -k test_softmax",
+        "",
+        "What your code does: softmax",
+        "  Expected x − max; found x.",
+    ]
+    assert "What your code does: softmax" not in show_board(results, [crash], everything=True)
+    assert show_board(results, []) == [
+        "Next: test_softmax[1d]",
+        "  the answer is NaN",
+        "uv run pytest -x -k test_softmax",
+    ]
 
 
 @pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
@@ -268,7 +286,7 @@ def test_a_part_of_the_name_of_a_problem_will_do() -> None:
 @pytest.mark.parametrize(
     ("line", "begin", "end"),
     [
-        ("def broken(:", "\nSyntaxError: invalid syntax\n", ""),
+        ("def broken(:", "\nSyntaxError: invalid syntax\nadapters.py:8\n    def broken(:\n", ""),
         (
             "import os; os._exit(0)",
             ": the process ended with status 0 before the",

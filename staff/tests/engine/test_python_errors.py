@@ -1,5 +1,6 @@
 """Parts that do not fit together: the report names the adapter, the student's line, what came and what was expected."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from staff.tests import ROOT
 from whichline.checking.text import Text
 from whichline.engine.case import load_case
 from whichline.engine.errors import StudentRaised
+from whichline.engine.exception_report import ExceptionReport
 from whichline.engine.failure import Failure, describe, shapes
 from whichline.engine.result import Check
 
@@ -32,6 +34,12 @@ def run_linear(d_in, d_out, weights, in_features):
 
 def report(tmp_path: Path, text: str) -> list[str]:
     """The report of a test on linear/3d: d_in 7, d_out 5."""
+    error, _ = run_linear(tmp_path, text)
+    return render(describe(error, tmp_path), shapes(load_case(ROOT / "fixtures", "linear/3d")))
+
+
+def run_linear(tmp_path: Path, text: str) -> tuple[BaseException, Callable[..., object]]:
+    """The error of that test, and the function that it called."""
     path = tmp_path / "adapters.py"
     path.write_text(text)
     names: dict = {"__name__": "adapters"}
@@ -39,7 +47,7 @@ def report(tmp_path: Path, text: str) -> list[str]:
     case = load_case(ROOT / "fixtures", "linear/3d").copy()
     with pytest.raises(Exception) as caught:  # noqa: PT011
         case.check(names["run_linear"](case.d_in, case.d_out, case.weights, case.in_features))
-    return render(describe(caught.value, tmp_path), shapes(case))
+    return caught.value, names["run_linear"]
 
 
 def render(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
@@ -177,6 +185,46 @@ def test_endless_recursion_is_shown_by_its_ends(tmp_path):
     assert len(lines) < 20
 
 
+SWAPPED = """@jaxtyping.jaxtyped(typechecker=beartype)
+    def scale(x: Float[Tensor, "..."], size: int, dtype: torch.dtype = torch.float32):
+        return x
+
+    size, x = d_in, in_features
+    return scale(size, x)"""
+
+
+def annotate(line: str) -> str:
+    """The program with a line in its adapter, whose annotations are checked."""
+    typed = """
+import jaxtyping
+from beartype import beartype
+from jaxtyping import Float
+from torch import Tensor
+
+@jaxtyping.jaxtyped(typechecker=beartype)
+def run_linear(d_in: int, d_out: int, weights: Float[Tensor, "d_out d_in"], in_features: Float[Tensor, "... d_in"]
+) -> Float[Tensor, "... d_out"]:"""
+    return LINEAR.format(line).replace("\ndef run_linear(d_in, d_out, weights, in_features):", typed)
+
+
+@pytest.mark.parametrize(
+    ("end", "said", "question"),
+    [
+        (
+            "layer(in_features)",
+            "run_linear returned None (is a return missing?)",
+            "What should this function give back, and in which line?",
+        ),
+        (SWAPPED, "scale got 7 for x", ""),
+    ],
+)
+def test_what_an_annotation_finds_keeps_the_names_and_asks_what_fits(tmp_path, end, said, question):
+    error, called = run_linear(tmp_path, annotate("pass").replace("return layer(in_features)", end))
+    found = ExceptionReport(error, tmp_path, called)
+    assert found.sentences[0].startswith(said)
+    assert found.ask(end, "") == question
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -205,17 +253,7 @@ def test_endless_recursion_is_shown_by_its_ends(tmp_path):
     ],
 )
 def test_a_value_without_the_type_of_its_annotation_is_told_in_two_lines(tmp_path, line, told):
-    typed = """
-import jaxtyping
-from beartype import beartype
-from jaxtyping import Float
-from torch import Tensor
-
-@jaxtyping.jaxtyped(typechecker=beartype)
-def run_linear(d_in: int, d_out: int, weights: Float[Tensor, "d_out d_in"], in_features: Float[Tensor, "... d_in"]
-) -> Float[Tensor, "... d_out"]:"""
-    text = LINEAR.format(line).replace("\ndef run_linear(d_in, d_out, weights, in_features):", typed)
-    lines = report(tmp_path, text)
+    lines = report(tmp_path, annotate(line))
     assert lines[: len(told)] == told
     assert not [line for line in lines if "jaxtyping" in line or "Parameter annotations" in line]
 

@@ -176,8 +176,8 @@ def test_a_failure_keeps_no_tensor(folder):
 NUMBERS = torch.ones(2, 2)
 
 
-def wrong_answer_to(problem: str, inputs: dict[str, object], **gradients: torch.Tensor) -> Result:
-    case = Case("odd/case", "run_odd", inputs, None, {"answer": NUMBERS.double(), **gradients})
+def wrong_answer_to(problem: str, inputs: dict[str, object]) -> Result:
+    case = Case("odd/case", "run_odd", inputs, None, {"answer": NUMBERS.double()})
     test = Test("test_odd", lambda case: case.check(2 * NUMBERS), ("x.py", 1), stored=lambda: case, problem=problem)
     return run(test, ROOT)
 
@@ -196,7 +196,28 @@ def test_no_name_among_the_inputs_means_anything_to_the_engine(problem, inputs):
 
 
 def test_what_the_engine_raises_is_not_the_students():
-    result = wrong_answer_to("linear", {"x": NUMBERS}, **{"gradient of x": torch.ones(0)})
+    result = wrong_answer_to("linear", {"x": NUMBERS.to(torch.float8_e5m2)})
     assert result.outcome is Outcome.ERROR
-    assert result.headline.startswith("this test cannot judge your answer: RuntimeError: max(): Expected")
+    assert result.headline.startswith("this test cannot judge your answer: KeyError: torch.float8_e5m2")
     assert result.headline.endswith("; tell the staff of your course")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (torch.ones(0, 5), ""),
+        (torch.ones(5, 0), "the answer has shape (5, 0), expected (0, 5)"),
+        (torch.ones(0, 5).double(), "the answer has dtype float64, expected float32, that of the inputs"),
+    ],
+)
+def test_an_answer_without_numbers_has_a_shape_and_a_dtype(answer: torch.Tensor, said: str) -> None:
+    expected = torch.ones(0, 5, dtype=torch.float64)
+    inputs, right = {"x": torch.ones(0, 5)}, {"answer": expected, "gradient of x": expected}
+    case = Case("empty", "run_odd", inputs, expected, right)
+    checks = [case.copy(), case.copy()]
+    checks[0].require_gradients()
+    for check, given in zip((checks[0].check_gradients, checks[1].check_to_the_last_digit), checks, strict=True):
+        result = run(
+            Test("test_odd", lambda check=check, given=given: check(answer * given.x.sum()), ("x.py", 1)), ROOT
+        )
+        assert result.headline == said

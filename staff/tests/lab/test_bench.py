@@ -1,5 +1,8 @@
 """`cs336 bench`: every implementation that is written and runs here, and words on the others."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -10,6 +13,7 @@ from staff.tests.lab.conftest import Lab
 from staff.tests.lab.test_debug import ATTENTION
 
 CHUNKS = "yours, in chunks"
+UNWRITTEN = "def run_scaled_dot_product_attention(*_):\n    raise NotImplementedError\n"
 
 
 def yours(Q, K, V, mask):
@@ -48,6 +52,52 @@ def test_only_the_call_that_was_asked_for_prints_and_stops(
     output = lab(*command.split(), adapters=adapters).output
     shown = output.splitlines()
     assert (shown.count("noise"), shown.count("stopped")) == (times, times)
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.compile` without what it compiled before."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    torch.compiler.reset()
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+def test_compiled_on_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    output = lab("bench", "--compile", "--length", "32", adapters=ATTENTION).output
+    assert "yours, compiled is left out" not in output
+    assert output.startswith("Compiling yours, which may take a minute\n")
+    assert output.count("\n      yours, compiled") == 2
+    Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(8, 8, dtype=torch.bool).tril()
+    compiled = bench.attend(Attention(yours), "yours, compiled", Q, K, V, mask)
+    torch.testing.assert_close(compiled, yours(Q, K, V, mask))
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("adapters", "rows", "reason"),
+    [
+        (ATTENTION, 4, "InductorError: InvalidCxxCompiler: No working C++ compiler found"),
+        (UNWRITTEN, 0, "not implemented yet: write run_scaled_dot_product_attention in adapters.py:2"),
+    ],
+    ids=["without a compiler", "not written"],
+)
+def test_what_cannot_be_compiled_is_left_out(
+    adapters: str, rows: int, reason: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    from torch._inductor.config import patch  # it takes seconds
+
+    with patch({"cpp.cxx": ("/nonexistent/g++",)}):
+        output = lab("bench", "--compile", "--length", "16", adapters=adapters).output
+    assert f"yours, compiled is left out: {reason}" in " ".join(output.split())
+    lines = [line.strip() for line in output.splitlines()]
+    assert len([line for line in lines if line.startswith("yours  ")]) == rows
+    assert not any(line.startswith("yours, compiled  ") for line in lines)
 
 
 @pytest.mark.parametrize("name", ["yours", CHUNKS, "PyTorch, math", "PyTorch, flash", "PyTorch, is_causal"])

@@ -279,7 +279,7 @@ def test_inputs_that_are_not_finite(lab: Lab, name: str) -> None:
         ({"Q": torch.ones(2, 3, 7)}, "K (2, 5, 4) float32 does not fit what is before it: it should be of one float"),
         ({"V": torch.ones(2, 3, 6)}, "V (2, 3, 6) float32 does not fit what is before it: it should be of one float"),
         ({"Q": torch.ones(4)}, "Q (4,) float32 does not fit"),
-        ({"Q": torch.ones(2, 0, 4)}, "Q (2, 0, 4) float32 does not fit"),
+        ({"Q": torch.ones(2, 0, 4)}, "Q (2, 0, 4) float32 has no numbers: there is nothing to look at"),
         ({"Q": torch.ones(2, 3, 4).long()}, "Q (2, 3, 4) int64 does not fit"),
         ({"Q": torch.ones(2, 3, 4).half()}, "K (2, 5, 4) float32 does not fit"),
         ({"Q": torch.ones(3, 3, 4)}, "K (2, 5, 4) float32 does not fit"),
@@ -376,3 +376,13 @@ def test_annotations_are_checked_as_in_the_tests(lab: Lab) -> None:
 def test_nothing_is_compiled(lab: Lab) -> None:
     compiled = "@torch.compile(backend=lambda *_: 1 / 0)\ndef run"
     assert words(lab, *CAUSAL, adapters=changed(ATTENTION, ("def run", compiled))).endswith("Nothing here looks wrong.")
+
+
+def test_a_call_without_numbers(lab: Lab) -> None:
+    file = saved(Q=torch.ones(2, 0, 4), mask=torch.ones(0, 5, dtype=torch.bool))
+    output = lab("debug", file, "--values", adapters=ATTENTION).output
+    assert "  Q     (2, 0, 4) float32, no numbers\n" in output
+    assert "  mask  (0, 5) bool, no numbers\n" in output
+    shown = lab("show", file)
+    said = "Error: Q (2, 0, 4) float32 has no numbers: there is nothing to look at\n"
+    assert (shown.exit_code, shown.output) == (2, said)

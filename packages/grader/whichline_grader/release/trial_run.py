@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 import pexpect
 
+from whichline.checking.events import Event
 from whichline.checking.runner import Forks, Run
 from whichline.engine.assignment import Problem, load_problems, read_assignment, student_files
 from whichline.engine.errors import CourseworkError
@@ -134,8 +134,8 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
     """
     _import_all(tree, read_assignment(root).package, python)
     problems = list(load_problems(tree).values())
-    lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    forks = Forks(tree, lines.put, python)
+    events: SimpleQueue[tuple[int, Event]] = SimpleQueue()
+    forks = Forks(tree, events.put, python)
     written: defaultdict[str, set[str]] = defaultdict(set)
     runs = 0
 
@@ -145,7 +145,7 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
         run = Run(runs)
         forks.start(runs, [problem.id for problem in chosen], most=0)
         while run.status is None:
-            run.hear(lines.get())
+            run.hear(events.get()[1])
         return run.results_or_error()
 
     try:

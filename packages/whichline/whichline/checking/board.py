@@ -128,7 +128,7 @@ def name_places(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
-    """The board for rich to print, with the first explanation below it, or with all of them.
+    """The board for rich to print, with the first explanation below it, and then perhaps all others.
 
     Args:
         scores: one for each row.
@@ -151,16 +151,18 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
             f"{result.passed}/{len(result.results)}",
             f"{result.points:.1f}/{result.problem.points:g}",
         )
+    failing = (each for each in scores if (first := each.first_failure) and first.outcome is not Outcome.NOT_RUN)
+    following = next(failing, None)
     return Group(
         table,
         Text(_render_summary(scores)),
         *(_choose_hint_problem(scores, run) if whole else ()),
-        *_render_next_step(scores, run, root),
+        *(_render_next_step(following, run, root, everything) if following else ()),
         *_render_slow(scores),
-        *(_render_explained(scores) if everything else ()),
+        *(_render_explained(scores, following.first_explanations if following else ()) if everything else ()),
         *_render_lines(run.errors),
-        *_render_lines(run.forbidden_work),
-        *_render_lines(run.undone),
+        *_render_lines(run.notes.forbidden_work),
+        *_render_lines(run.notes.undone),
     )
 
 
@@ -208,7 +210,7 @@ def _choose_hint_problem(scores: list[Score], run: Run) -> Iterable[RenderableTy
             f"{watch}  shows this after every save",
         )
         yield Lines(welcome, "green")
-    elif all(result.state == "passed" for result in required) and not run.forbidden_work:
+    elif all(result.state == "passed" for result in required) and not run.notes.forbidden_work:
         points = (
             f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
         )
@@ -219,26 +221,27 @@ def _choose_hint_problem(scores: list[Score], run: Run) -> Iterable[RenderableTy
             yield Lines([f"Up to {bonus:.3g} bonus points are left: {names}"], "green")
 
 
-def _render_next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
-    for result in scores:
-        if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
-            if result.state == "not implemented":
-                yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
-                if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
-                    yield Lines([f"open {place}"], "bold", "  ")
-            else:
-                yield Text.assemble("\nNext: ", (failure.test, "bold"))
-            if not result.explanations:
-                yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
-                yield Lines(failure.details, "", "    ")
-            yield from _list_findings(result.first_explanations)
-            others = [each for each in result.explanations if each not in result.first_explanations]
-            yield Lines(name_places(others), "", "  ")
-            if printed := run.printed.get(failure.test):
-                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
-            # Without an indent, the longest fits into 80 columns.
-            yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
-            return
+def _render_next_step(result: Score, run: Run, root: Path, everything: bool) -> Iterable[RenderableType]:
+    failure = result.first_failure
+    assert failure is not None
+    if result.state == "not implemented":
+        yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
+        if (place := begin_at(root, result.problem)) not in failure.headline:  # any headline contains ""
+            yield Lines([f"open {place}"], "bold", "  ")
+    else:
+        yield Text.assemble("\nNext: ", (failure.test, "bold"))
+    if not result.explanations:
+        yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
+        yield Lines(failure.details, "", "    ")
+    yield from _list_findings(result.first_explanations)
+    if not everything:
+        yield Lines(
+            name_places(each for each in result.explanations if each not in result.first_explanations), "", "  "
+        )
+    if printed := run.printed.get(failure.test):
+        yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
+    # Without an indent, the longest fits into 80 columns.
+    yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
 
 
 def _render_slow(scores: list[Score]) -> Iterable[RenderableType]:
@@ -256,11 +259,11 @@ def _render_lines(lines: list[str]) -> Iterable[RenderableType]:
         yield Lines(lines[1:], "", "  ")
 
 
-def _render_explained(scores: list[Score]) -> Iterable[RenderableType]:
+def _render_explained(scores: list[Score], told: Sequence[Finding]) -> Iterable[RenderableType]:
     for result in scores:
-        if result.explanations:
+        if left := [each for each in result.explanations if each not in told]:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
-        yield from _list_findings(result.explanations)
+            yield from _list_findings(left)
 
 
 def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:

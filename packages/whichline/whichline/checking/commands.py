@@ -39,7 +39,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
 
     console = Console()
     run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
-    scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.deducted)
+    scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.notes.deducted)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
     if run.looking:  # the search did not end, not a test
         click.echo(f"\n{run.current_test} did not end{run.line}: is there an endless loop in your code?")

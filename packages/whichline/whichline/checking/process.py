@@ -5,14 +5,8 @@ every system), or as `as graded`, which is `once` without files, network and pro
 
 A command is one line of JSON on standard input: `run`, its number; `problems` to run, in this order; `kept`, problems
 that passed before and that no change can reach; `early`, whether to run the tests first without and then with checks of
-annotations, which take as long as the tests; `most`, how many explanations to look for in each problem. Each line of
-the output has the number of its `run` and one of these: `running`, seconds of the present import, test or search, with
-the student's `line` that it has reached; `planned`, a result for each test, "not run", or "passed" if it is kept;
-`broken`, why the student's files cannot be imported; `result` of a test that has ended; `printed`, what the first
-failing `test` of a problem printed; `decided`, a problem whose tests have ended; `forbidden_work`, forbidden functions
-in use, with the points `deducted` by problem; `undone`, settings that the files change for all code; `looking`, the
-problem that is searched after all tests, "" at the end; `explanation`, a finding, also when it explains more; `errors`
-of the search; `ended`, the exit status. An early command kills the run. The end of the input ends the process.
+annotations, which take as long as the tests; `most`, how many explanations to look for in each problem. The output is
+one event in each line. An early command kills the run. The end of the input ends the process.
 
 The student's files are imported after the command has come. Before a fork torch computes in one thread, since the child
 does not inherit other threads and would wait for them.
@@ -37,6 +31,7 @@ import einops  # noqa: F401 (only to save time: students' code would import it i
 import torch
 
 from whichline import quick_start
+from whichline.checking import events
 from whichline.checking.as_graded import refuse_as_in_grading
 from whichline.checking.own_work import find_adapters, find_deductions, list_forbidden_work, watch_students_code
 from whichline.checking.settings import describe_undone, undo_settings
@@ -58,7 +53,7 @@ SECOND = 1.0
 
 
 class Reply:
-    """Writes about one run, a line at a time."""
+    """Writes the events of one run."""
 
     def __init__(self, replies: BinaryIO, run: int, root: Path) -> None:
         self.replies = replies
@@ -66,12 +61,12 @@ class Reply:
         self.root = root
         self.lock = threading.Lock()
 
-    def say(self, **what: object) -> None:
+    def say(self, event: events.Event) -> None:
         with self.lock:
-            self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+            self.replies.write(events.write_event(self.run, event))
 
     def say_time(self, seconds: float) -> None:
-        self.say(running=seconds, line=find_students_line(self.root))
+        self.say(events.Busy(seconds, find_students_line(self.root)))
 
 
 class Printed(io.TextIOBase):
@@ -92,7 +87,7 @@ class Printed(io.TextIOBase):
 def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watch) -> None:
     """Import the student's files, run the tests of some problems, then search for the mistakes in those that fail."""
     problems, kept = wanted["problems"], wanted["kept"]
-    reply.say(running=0, line="")
+    reply.say(events.Busy(0.0))
     try:
         importlib.invalidate_caches()
         check_annotations(student_files(), undo_settings)  # adapters may import late
@@ -100,12 +95,13 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them
         failure = describe(error, suite.root)
-        reply.say(broken="\n".join((failure.headline, *failure.details)))
+        reply.say(events.Broken("\n".join((failure.headline, *failure.details))))
         return
     results = {test.name: not_run(test, "did not run") for problem in problems for test in tests_of(suite, problem)}
     for test in (test for problem in kept for test in tests_of(suite, problem)):
         results[test.name] = replace(not_run(test, ""), outcome=Outcome.PASSED, check=None)
-    reply.say(planned=[result.as_json() for result in results.values()])
+    for result in results.values():
+        reply.say(result)
     seen: dict[str, set[Use]] = {problem: set() for problem in (*problems, *kept)}
     for checks in (without_checks(), nullcontext()) if wanted["early"] else (nullcontext(),):
         with checks:
@@ -113,20 +109,20 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
                 seen[problem] |= run_problem(suite, problem, results, reply, watch)
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
-    reply.say(forbidden_work=list_forbidden_work(suite.root, suite.problems, seen), deducted=deducted)
-    reply.say(undone=describe_undone(suite.root))
+    reply.say(
+        events.Notes(list_forbidden_work(suite.root, suite.problems, seen), deducted, describe_undone(suite.root))
+    )
     found_before: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
-        reply.say(looking=problem)
+        reply.say(events.Looking(problem))
         with watchdog(SECOND, reply.say_time):
             found = explain(suite, [*results.values()], wanted["most"], {problem}, found_before, observed, errors)
         for finding in found:
             if finding not in found_before:
-                reply.say(explanation=finding.as_json())
+                reply.say(finding)
         found_before = found
-    reply.say(errors=describe_errors(errors))
-    reply.say(looking="")
+    reply.say(events.Searched(describe_errors(errors)))
 
 
 def tests_of(suite: Suite, problem: str) -> list[Test]:
@@ -138,17 +134,17 @@ def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: R
     failures, seen = 0, set[Use]()
     called = find_adapters(problem, suite.calls.adapters)
     for test in tests_of(suite, problem):
-        printed = Printed()
-        with watch.watching(*called), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
+        output = Printed()
+        with watch.watching(*called), redirect_stdout(output), watchdog(SECOND, reply.say_time):
             result = suite.run(test)
         seen |= watch.uses
         if (result.outcome, result.text) != (results[test.name].outcome, results[test.name].text):
-            reply.say(result=result.as_json())
+            reply.say(result)
         results[test.name] = result
         failures += not result.passed
-        if printed.pieces and failures == 1:
-            reply.say(printed=printed.last_lines(), test=test.name)
-    reply.say(decided=problem)
+        if output.pieces and failures == 1:
+            reply.say(events.Printed(test.name, output.last_lines()))
+    reply.say(events.Decided(problem))
     return seen
 
 
@@ -171,7 +167,7 @@ def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
         os.killpg(child, signal.SIGKILL)  # and its own children; if it has ended, it keeps its exit status
         _, status = os.waitpid(child, 0)
         os.close(ended)
-        Reply(replies, json.loads(line)["run"], root).say(ended=os.waitstatus_to_exitcode(status))
+        Reply(replies, json.loads(line)["run"], root).say(events.Ended(os.waitstatus_to_exitcode(status)))
 
 
 def once(commands: BinaryIO) -> Iterator[bytes]:
@@ -216,7 +212,7 @@ def main() -> None:
         command = json.loads(line)
         reply = Reply(replies, command["run"], root)
         if suite is None:
-            reply.say(broken=broken)
+            reply.say(events.Broken(broken))
         else:
             run_tests(suite, command, reply, watch)
         os._exit(0)  # an ordinary exit with torch is slow

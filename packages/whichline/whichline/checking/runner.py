@@ -11,19 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import IO
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from whichline.checking import events
 from whichline.checking.watchdog import LONG, describe_time_limit
 from whichline.engine.finding import Finding
-from whichline.engine.result import Outcome, Result, result_from_json
+from whichline.engine.result import Outcome, Result
 
 START = "import whichline.quick_start; from whichline.checking.process import main; main()"
-# Called from another thread with each line that a run writes.
-Listener = Callable[[dict[str, Any]], None]
+# Called from another thread with each event and the number of its run.
+Listener = Callable[[tuple[int, events.Event]], None]
 
 
 @dataclass
@@ -37,46 +38,36 @@ class Run:
     results: dict[str, Result] = field(default_factory=dict)  # by test, also of tests that have not ended
     explanations: list[Finding] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)  # the problems whose tests have ended
-    # For the first failing test of each problem, the last lines that the student's code printed.
-    printed: dict[str, list[str]] = field(default_factory=dict)
-    forbidden_work: list[str] = field(default_factory=list)  # a title, and lines about forbidden functions in use
-    deducted: dict[str, float] = field(default_factory=dict)  # the points that they cost, by problem
-    undone: list[str] = field(default_factory=list)  # a title, and lines about settings that the files change
+    printed: dict[str, list[str]] = field(default_factory=dict)  # the last lines, by test
+    notes: events.Notes = field(default_factory=events.Notes)
     errors: list[str] = field(default_factory=list)  # of the search itself, for staff
     broken: str = ""  # why the student's files cannot be imported
     status: int | None = None  # the exit status, if it has ended
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Update the state from a line that the run wrote."""
-        match line:
-            case {"running": seconds, "line": place}:
-                self.running, self.line = seconds, place
-            case {"looking": problem}:
-                self.running, self.line, self.looking = 0.0, "", problem
-            case {"planned": planned}:
-                self.running = 0.0
-                self.results = {result.test: result for result in map(result_from_json, planned)}
-            case {"result": text}:
-                result = result_from_json(text)
+    def hear(self, event: events.Event) -> None:
+        """Update the state from what the run wrote."""
+        match event:
+            case events.Busy(seconds, line):
+                self.running, self.line = seconds, line
+            case Result():
                 self.running, self.line = 0.0, ""
-                self.results[result.test] = result
-            case {"explanation": text}:
-                new = Finding.from_json(text)
-                known = {(each.id, each.file, each.line): each for each in self.explanations}
-                self.explanations = [*(known | {(new.id, new.file, new.line): new}).values()]
-            case {"decided": problem}:
-                self.decided.add(problem)
-            case {"printed": lines, "test": test}:
+                self.results[event.test] = event
+            case Finding():
+                known = {(each.id, each.file, each.line): each for each in (*self.explanations, event)}
+                self.explanations = [*known.values()]
+            case events.Printed(test, lines):
                 self.printed[test] = lines
-            case {"forbidden_work": lines, "deducted": points}:
-                self.forbidden_work, self.deducted = lines, points
-            case {"undone": lines}:
-                self.undone = lines
-            case {"errors": lines}:
-                self.errors = lines
-            case {"broken": text}:
-                self.broken = text
-            case {"ended": status}:
+            case events.Decided(problem):
+                self.decided.add(problem)
+            case events.Notes():
+                self.notes = event
+            case events.Looking(problem):
+                self.running, self.line, self.looking = 0.0, "", problem
+            case events.Searched(errors):
+                self.looking, self.errors = "", errors
+            case events.Broken(why):
+                self.broken = why
+            case events.Ended(status):
                 self.status = status
 
     @property
@@ -168,10 +159,10 @@ class Forks:
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         for line in _pipe(process.stdout):
-            self.listener(json.loads(line))
+            self.listener(events.read_event(line))
         status = process.wait()
         if process is self.process:
-            self.listener({"run": self.run, "ended": status})
+            self.listener((self.run, events.Ended(status)))
 
 
 class Spares:
@@ -199,8 +190,8 @@ class Spares:
 
     def _listen(self, process: subprocess.Popen[bytes], run: int) -> None:
         for line in _pipe(process.stdout):
-            self.listener(json.loads(line))
-        self.listener({"run": run, "ended": process.wait()})
+            self.listener(events.read_event(line))
+        self.listener((run, events.Ended(process.wait())))
 
 
 def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1, how: str = "once") -> Run:
@@ -208,15 +199,15 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
 
     If something takes long, the console says so, once.
     """
-    lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    run, runner = Run(1), Spares(root, lines.put, spare=False, how=how)
+    heard: SimpleQueue[tuple[int, events.Event]] = SimpleQueue()
+    run, runner = Run(1), Spares(root, heard.put, spare=False, how=how)
     is_shown = False
     try:
         runner.start(1, problems, most)
         with console.status(run.progress) as status:
             while run.status is None:
                 with suppress(Empty):
-                    run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
+                    run.hear(heard.get(timeout=1)[1])  # Windows hears Ctrl-C only between two waits
                 status.update(run.progress)
                 if (run.running or 0) >= LONG and not is_shown:
                     is_shown = True

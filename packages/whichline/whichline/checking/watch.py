@@ -10,17 +10,18 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from whichline.checking.affected_tests import take_fingerprints
 from whichline.checking.board import Score, deduct, render, render_hints, score
+from whichline.checking.events import Decided, Event
 from whichline.checking.keys import keys
 from whichline.checking.runner import Forks, Run, Spares
 from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_own_code, load_problems
+from whichline.engine.finding import Finding
 from whichline.engine.result import Result
 
 LOOK_EVERY = 1.0  # seconds between looks, since some file systems do not report saves
@@ -68,7 +69,7 @@ class WatchedBoard:
         self.chosen = chosen
         self.console = console
         self.todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self.new_runner = lambda: runner(root, lambda line: self.todo.put(partial(self.hear, line)))
+        self.new_runner = lambda: runner(root, lambda event: self.todo.put(partial(self.hear, *event)))
         self.saves = Saves(root)
         self.problems = self._load_problems()
         self.whole = self.problems.keys() == load_problems(root).keys()
@@ -121,17 +122,17 @@ class WatchedBoard:
             self.when = f"{self.current.progress} · "
             self._show_results()
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Read a line of the current run, and show each problem as soon as its tests have ended."""
-        if line["run"] != self.current.number or self.current.status is not None:
+    def hear(self, run: int, event: Event) -> None:
+        """Hear about the current run, and show each problem as soon as its tests have ended."""
+        if run != self.current.number or self.current.status is not None:
             return
-        self.current.hear(line)
+        self.current.hear(event)
         if self.current.status is not None:
-            if not self.current.forbidden_work:
+            if not self.current.notes.forbidden_work:
                 self.fingerprints |= {id: self.begun[id] for id in self.current.decided & self.begun.keys()}
             self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
             self._show_results()
-        elif "decided" in line or "explanation" in line:
+        elif isinstance(event, Decided | Finding):
             self.when = f"{self.current.progress} · "
             self._show_results()
 
@@ -167,7 +168,7 @@ class WatchedBoard:
             self.body = Text(f"The tests could not start\n{run.broken}")
         elif run.results:
             scores = score(self._in_view(), self._results(), run.explanations)
-            new = {each.problem.id: each for each in deduct(scores, run.deducted)}
+            new = {each.problem.id: each for each in deduct(scores, run.notes.deducted)}
             if run.status is None:
                 new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
             if run.status is None and self._seconds() < LOOK_EVERY:  # the others keep their last score

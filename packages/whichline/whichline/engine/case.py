@@ -19,6 +19,7 @@ from whichline.engine.compare import (
     change_tensors,
     compare,
     compare_form,
+    find_scale,
     is_float,
     listed,
 )
@@ -106,9 +107,9 @@ class Case:
             if not is_float(right):
                 allowed[what] = torch.zeros(right.shape, dtype=torch.float64)
                 continue
-            largest = float(right.abs().max())
+            largest = find_scale(right)
             if what.startswith(GRADIENT) and self.cotangent is not None:
-                largest = max(largest, OF_COTANGENT * float(self.cotangent.abs().max()))
+                largest = max(largest, OF_COTANGENT * find_scale(self.cotangent))
             each = of_largest * largest + of_each * right.abs()
             allowed[what] = each if what.startswith(GRADIENT) else each.where(right != 0, 0.0)
         return allowed

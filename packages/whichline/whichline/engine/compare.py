@@ -64,8 +64,13 @@ def same(
     """
     x, right = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (x, right))
     if of is None:
-        of = float(right.nan_to_num(0.0, 0.0, 0.0).abs().max()) if right.numel() else 0.0
+        of = find_scale(right.nan_to_num(0.0, 0.0, 0.0))
     return ((x - right).abs() <= within * of) | (x == right) | (x.isnan() & right.isnan())
+
+
+def find_scale(x: Tensor) -> float:
+    """The largest absolute value; 0 if there are no numbers."""
+    return float(x.abs().max()) if x.numel() else 0.0
 
 
 def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:

@@ -61,7 +61,8 @@ class ExceptionReport:
         text = error.message if isinstance(error, StudentRaised) else str(error)
         if isinstance(error, SyntaxError):  # Python gives the position and the line first, the message last
             *lines, last = format_exception_only(error)
-            lines = [last, *lines]
+            own = re.compile(rf'  File "{re.escape(str(root))}.(.*)", line (\d+)')
+            lines = [last, *(own.sub(r"\1:\2", line) for line in lines)]
         else:
             lines = [f"{self.kind}: {text}" if text else self.kind]
         self.text = text
@@ -227,7 +228,7 @@ class ExceptionReport:
         message = shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
         if self.kind == "EinopsError":
             message = "EinopsError: the pattern does not fit."
-        message = message[0].upper() + message[1:] if self.forgotten and not self.calls else message
+        message = message.replace("the answer is None", "The answer is None", 1)
         return [message, *map(_as_sentence, self.meaning)]
 
     @property
@@ -244,6 +245,8 @@ class ExceptionReport:
             return "What should this function give back, and in which line?"
         if re.match(r"\s*(raise|assert)\b", line):
             return OWN_CHECK
+        if self.typed and self.mistake:  # about arguments, and not about the annotation
+            return by_condition
         if (question := ask_about(self.kind, self.text)) is not None:
             return question
         of_text = OPERAND_DTYPES if OF_DTYPES.search(self.text) else SHAPES if re.search(SIZES, self.text) else ""

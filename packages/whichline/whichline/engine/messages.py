@@ -285,7 +285,7 @@ DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex",
 
 def explain_annotation(text: str) -> list[str]:
     """Say which value of which function contradicts its annotation, and along which axis; nothing for other errors."""
-    checked = re.match(r"Type-check error whilst checking the (return value|parameters) of ([\w.]+)\.", text)
+    checked = re.match(r"Type-check error whilst checking the (return value|parameters) of ([\w.<>]+)\.", text)
     value = re.search(r"^Actual value: (.*)$", text, re.MULTILINE)
     expected = re.search(r"^Expected type: .*?(\w+)\[(?:torch\.)?Tensor, ['\"] ?(.*?)['\"]\]", text, re.MULTILINE)
     if not (checked and value):

@@ -103,7 +103,7 @@ def _describe_values(trace: Trace, line: Line, shown: set[Any]) -> Iterator[str]
         name = match.names[min(time, len(match.names) - 1)].replace("a size", "") if match else ""
         times, time = len(trace.objects[place]), time - len(trace.value(place))  # the last time is −1
         x, kept = trace.objects[place][time], trace.values[place][time]
-        if isinstance(x, bool):
+        if isinstance(x, bool) or (isinstance(x, Tensor) and not x.numel()):
             continue
         words = f"{'a slice of ' if match and match.together else ''}{name} "
         words += _describe(x, kept) if isinstance(x, Tensor) else f"{x:.4g}"
@@ -132,6 +132,8 @@ def _describe(x: Tensor, kept: Tensor | None = None) -> str:
     """
     kind = f"{tuple(x.shape)} {name_dtype(x.dtype)}"
     x = x.detach() if kept is None else kept
+    if not x.numel():
+        return f"{kind}, no numbers"
     if x.dtype == torch.bool:
         return f"{kind}, {x.double().mean():.0%} True"
     finite, bad = x[x.isfinite()], ~x.isfinite()

@@ -46,7 +46,7 @@ def submit(archive: Path | None) -> None:
         run = run_once(folder, list(problems), console, how="as graded")
     if run.status is None:
         raise click.Abort
-    scores = deduct(score(problems.values(), run.results_or_error(), run.explanations), run.deducted)
+    scores = deduct(score(problems.values(), run.results_or_error(), run.explanations), run.notes.deducted)
     console.print(render(scores, run, root))
     if not any(each.passed for each in scores):
         click.secho("\nThis submission would earn 0 points: none of the public tests passes yet.", fg="yellow")
