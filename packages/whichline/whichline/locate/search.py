@@ -163,7 +163,8 @@ class Search:
 
     def _rank(self, place: Expression) -> tuple[bool, bool]:
         trace = self.find_trace(place)
-        return trace.is_standalone(place), trace.known.steps.is_partial and trace.is_number(place)
+        is_of_numbers = all(map(trace.is_number, (place, *trace.list_operands(place))))
+        return trace.is_standalone(place), trace.known.steps.is_partial and is_of_numbers
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""

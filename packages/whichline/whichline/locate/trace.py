@@ -268,14 +268,14 @@ class Trace:
 
     @cached_property
     def _used(self) -> set[Event | int]:
-        """The times of expressions at which a right value is made of them, and the ids of their tensors."""
+        """The times of expressions at which a right value is made of them, and the ids of their values."""
         used: set[Event | int] = set()
         for (place, time), operands in reversed(self._operand_times.items()):
             is_step = not isinstance(place.node, ast.Name) and place not in self.put and self._is_found(place, time)
             if is_step or (place, time) in used:
                 inner = [each for each in operands if each[0] not in self.put]
                 used.update(inner)
-                used.update(id(x) for each, at in inner if isinstance(x := self.objects[each][at], Tensor))
+                used.update(id(x) for each, at in inner if isinstance(x := self.values[each][at], Tensor))
         return used
 
     def _is_found(self, place: Expression, time: int) -> bool:
@@ -286,7 +286,7 @@ class Trace:
     def _is_used(self, place: Expression, time: int) -> bool:
         """Tell whether a right value was made of an expression; by way of a name, where any value may be no step."""
         by_name = place.is_read or self.known.steps.is_partial
-        return (place, time) in self._used or (by_name and id(self.objects[place][time]) in self._used)
+        return (place, time) in self._used or (by_name and id(self.values[place][time]) in self._used)
 
     def find_first_wrong(self, place: Expression) -> int:
         """Find the first event of an expression whose value is unknown, and of which nothing right is made."""
