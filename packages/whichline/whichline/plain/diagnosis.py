@@ -30,7 +30,7 @@ from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_one
-from whichline.plain.functions import Functions
+from whichline.plain.functions import Functions, Paired
 from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
@@ -367,6 +367,8 @@ def _is_known(trace: Trace, place: Expression) -> bool:
         known = trace.known.values.get(match.names[0]) if match and not match.together else None
         is_alike = known is None or sorted(known.tensor.shape) == sorted(getattr(values[0], "shape", ()))
         return (trace.is_right(place) and is_alike) or trace.is_initial_value(place) or trace.is_constructor(place)
+    if isinstance(place.node, ast.Attribute) and Paired.has_calls_before(trace.arguments):
+        return False  # an earlier call may have set it
     is_constant = not trace.list_operands(place) and len(set(values)) == 1 and trace.find_origin(place) is place
     return is_constant or all(type(x) is int for x in values)
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from whichline.locate.observed import Namespace, Observed, keep_state
 from whichline.plain import Names
-from whichline.plain.objects import SELF, Kind, find_reference, watch_making
+from whichline.plain.objects import SELF, Kind, call_fitting, find_reference, watch_making
 from whichline.plain.parts import FORM, Parts, find_construction, list_outputs, put_together, take_apart
 from whichline.rules.pairing import list_parameters
 
@@ -97,6 +97,7 @@ class Paired:
     name: str  # with its module
     function: FunctionType  # of the code
     reference: tuple[str, str]  # module and name
+    names: Names  # what has another name in the reference
     kind: Kind | None = None  # the class of a method
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # the arguments themselves, while a test calls it
     came: Any = None  # what its last call returned
@@ -118,13 +119,15 @@ class Paired:
         return self.kind is None or hasattr(self.kind.right, self.function.__name__)
 
     @property
-    def has_plain_parameters(self) -> bool:
-        return list_parameters(self.code) == tuple(self.signature.parameters)
+    def is_told_by_code(self) -> bool:
+        """Tell whether its code tells its parameters, and its class: a method of a base class has several."""
+        is_own = self.kind is None or self.function.__qualname__.startswith(f"{self.kind.made.__qualname__}.")
+        return is_own and list_parameters(self.code) == tuple(self.signature.parameters)
 
     def call_right(self, bound: inspect.BoundArguments) -> Any:
         """Call the reference's function, or the twin's method."""
         if self.kind is None:
-            return self.right(*bound.args, **bound.kwargs)
+            return call_fitting(self.right, bound, self.names)
         twin, *args = bound.args
         return getattr(twin, self.reference[1].rpartition(".")[2])(*args, **bound.kwargs)
 
@@ -159,7 +162,7 @@ class Paired:
     @staticmethod
     def has_calls_before(parts: Mapping[str, Any]) -> bool:
         """Tell whether these parts belong to a later call of an object."""
-        return bool(parts[FORM].get(SELF, {}).get("calls"))
+        return bool(parts.get(FORM, {}).get(SELF, {}).get("calls"))
 
     @staticmethod
     def list_past(parts: Mapping[str, Any]) -> Parts:
@@ -252,15 +255,22 @@ class Functions:
         if not issubclass(value, NO_OBJECTS):
             kind = Kind(value, reference, self.names)
             value.__init__ = watch_making(kind)  # type: ignore[misc]
-            for name, method in list(vars(value).items()):
+            for name, method in self._list_methods(value):
                 if isinstance(method, FunctionType) and (name in CALLED or not name.startswith("__")):
                     of_twin = reference[0], f"{reference[1]}.{self.names.rename(name)}"
                     setattr(value, name, self._route(method, of_twin, kind))
         return value
 
+    def _list_methods(self, kind: type) -> list[tuple[str, Any]]:
+        """List the methods of a class, with those of its bases that have no reference."""
+        bases = [each for each in kind.__mro__[1:] if find_entry(each.__module__, self.code.names)]
+        alone = [each for each in bases if self._find_reference(each.__module__, each.__name__) is None]
+        return list({name: x for each in (*reversed(alone), kind) for name, x in vars(each).items()}.items())
+
     def _route(self, function: FunctionType, reference: tuple[str, str], kind: Kind | None = None) -> Any:
-        name = f"{function.__module__}.{function.__qualname__}"
-        paired = self.paired[name] = Paired(name, function, reference, kind)
+        owner = f"{kind.made.__qualname__}.{function.__name__}" if kind else function.__qualname__
+        name = f"{kind.made.__module__ if kind else function.__module__}.{owner}"
+        paired = self.paired[name] = Paired(name, function, reference, self.names, kind)
         setattr(self.code.adapters, paired.name, paired)
 
         @functools.wraps(function)

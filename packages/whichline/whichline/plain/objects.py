@@ -8,7 +8,7 @@ repeats their calls.
 import copy
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -174,12 +174,30 @@ class Life(Built):
         leaves = {name: _as_leaf(x) for name, x in parts.items()}
         given = put_together(self["given"], leaves, is_reference)
         bound = inspect.BoundArguments(kind.signature, given)
-        value = (kind.right if is_reference else kind.made)(*bound.args, **bound.kwargs)
+        value = call_fitting(kind.right, bound, kind.names) if is_reference else kind.made(*bound.args, **bound.kwargs)
         if find_construction(value) is None:
             vars(value)[MADE] = Construction(kind, given, self["given"], {}, {})
         for call in self["calls"]:
             call.repeat(value, find_construction(value), is_reference)
         return value
+
+
+def call_fitting(right: Any, bound: inspect.BoundArguments, names: Names) -> Any:
+    """Call the reference; leave out arguments with their defaults, such as `device`, that it does not take."""
+    theirs, own = inspect.signature(right), bound.signature.parameters
+    args, kwargs = bound.args, dict(bound.kwargs)
+    for name in reversed(bound.arguments):
+        is_default = is_equal(bound.arguments[name], own[name].default)
+        if _fits(theirs, args, kwargs) or not is_default or names.rename(name) in theirs.parameters:
+            break
+        args, kwargs = (args, kwargs) if kwargs.pop(name, args) is not args else (args[:-1], kwargs)
+    return right(*args, **kwargs)
+
+
+def _fits(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    with suppress(TypeError):
+        return bool(signature.bind(*args, **kwargs))
+    return False
 
 
 def find_reference(reference: tuple[str, str]) -> Any:
@@ -274,7 +292,7 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
         x, gradient = x.mT, None if gradient is None else gradient.mT
     with torch.no_grad():
         tensor.copy_(x)  # not by `tensor.data`: autograd must count the change
-    if tensor.requires_grad:
+    if tensor.requires_grad or gradient is not None:
         tensor.grad = None if gradient is None else gradient.clone()
 
 

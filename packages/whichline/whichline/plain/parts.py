@@ -73,7 +73,7 @@ def put_together(form: Any, parts: Parts, is_reference: bool = False) -> Any:
     if isinstance(form, Slot):
         value = form.restore(parts[form.name])
         if form.name + GRADIENT in parts:
-            value = value.detach().requires_grad_()
+            value = value.detach().requires_grad_(value.requires_grad)
             value.grad = parts[form.name + GRADIENT]
         return value
     if isinstance(form, Built):
