@@ -75,7 +75,8 @@ class Mutant:
     @property
     def rank(self) -> int:
         """How late it is tried: a sign where none stood may make up for a mistake elsewhere, and so may less code."""
-        return 2 if self.words in (NOTHING, LINE) else int(self.words == SIGN)
+        is_added = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
+        return 2 if self.words in (NOTHING, LINE) else int(is_added)
 
 
 class Mutable:
