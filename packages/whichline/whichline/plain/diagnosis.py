@@ -35,12 +35,14 @@ from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
-from whichline.plain.whole import make_whole
+from whichline.plain.whole import TEST, make_whole
 from whichline.rules.pairing import INIT, list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
 FEW = 4  # numbers
+INSIDE = "It goes wrong inside this call."
+WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
 WHOLE = "what the reference computes in this test does not show the place"
 BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
@@ -202,7 +204,8 @@ class Diagnosis:
     def _describe_inside(self, trace: Trace, call: Expression) -> list[str]:
         inside = (each for each in trace.places if each in trace.inside[call])
         first = next(filter(trace.is_first_divergence, inside), None)
-        return ["It goes wrong inside this call.", *([self._describe_first(first)] if first else [])]
+        said = WITH_WEIGHTS if trace.test.cases()[0].call == TEST else INSIDE
+        return [said, *([self._describe_first(first)] if first else [])]
 
     def _describe_first(self, place: Expression) -> str:
         return BEGIN.format(place, name_file(place.file, self.suite.root), place.line)
