@@ -204,7 +204,6 @@ def _report(
     else:
         condition, where = _describe(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
     facts = condition.facts if condition else ()
-    ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported else runner
@@ -225,7 +224,7 @@ def _report(
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), len(failing), 'stops', 'stop').capitalize()} at this error.",
-        question=report.ask(last.line or "", ask),
+        question=report.ask(last.line or "", next((fact.ask for fact in facts if fact.ask), "")),
         tests=tests,
     )
 

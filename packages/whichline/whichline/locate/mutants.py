@@ -47,9 +47,8 @@ SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of 
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
 PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
-OPTION = "another option here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
-ABSOLUTE = "the absolute value here"
+OPTION, ABSOLUTE = "another option here", "the absolute value here"
 NOTHING, LINE = "a part of this left out", "this line left out"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 

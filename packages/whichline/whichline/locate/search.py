@@ -163,8 +163,8 @@ class Search:
 
     def _rank(self, place: Expression) -> tuple[bool, bool]:
         trace = self.find_trace(place)
-        is_of_numbers = all(map(trace.is_number, (place, *trace.list_operands(place))))
-        return trace.is_standalone(place), trace.known.steps.is_partial and is_of_numbers
+        numbers = map(trace.is_number, (place, *trace.list_operands(place)))
+        return trace.is_standalone(place), trace.known.steps.is_partial and all(numbers)
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""
@@ -382,20 +382,19 @@ def _find_shown(trace: Trace, place: Expression, option: Option) -> Expression |
         wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
     else:
         wrong = [time for time in times if not trace.is_right_at(place, time)]
-    if len(wrong) != 1:
-        return None
-    return trace.find_argument(place, wrong[0]) if place.is_read else find_one_call(trace, place, wrong[0])
+    find = trace.find_argument if place.is_read else partial(find_one_call, trace)
+    return find(place, wrong[0]) if len(wrong) == 1 else None
 
 
 def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:
     moved = then.came is None or not is_equal(then.came, before.came)
-    newly_right = count_newly_right(before, then, change) if moved and not then.passed else 0
-    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, newly_right)
+    count = count_newly_right(before, then, change) if moved and not then.passed else 0
+    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, count)
 
 
 def count_newly_right(before: Trace, then: Trace, change: Options) -> int:
     """Count the checkpoints that are right only with a replacement, without those that it puts in itself."""
     put = {name for option in change.values() for name in option.names}
     wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
-    matches = [then.match(place) for place in wrong if not before.match(place)]
-    return len({name for match in matches if match for name in match.names} - put)
+    matches = filter(None, (then.match(place) for place in wrong if not before.match(place)))
+    return len({name for match in matches for name in match.names} - put)

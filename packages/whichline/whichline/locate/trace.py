@@ -3,7 +3,6 @@
 import ast
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,13 +15,12 @@ from whichline.engine.suite import Test
 from whichline.locate.checkpoints import Step, list_leaves
 from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
+from whichline.locate.times import Event, list_operand_times, list_used
 from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_near, is_one, is_uniform
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
 MOST_TIMES = 64  # values of an expression in a loop that are compared one by one
-
-Event = tuple[Expression, int]  # an expression, and which time it was computed
 
 
 @dataclass
@@ -240,66 +238,40 @@ class Trace:
         return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Expression) -> bool:
-        return bool(self.match(place)) or place in self.intermediates or self._is_used_each_time(place)
-
-    def _is_used_each_time(self, place: Expression) -> bool:
-        times = range(len(self.values.get(place, ())))
-        return self.known.steps.is_partial and bool(times) and all(self._is_used(place, i) for i in times)
+        times = range(len(self.values.get(place, ())) if self.known.steps.is_partial else 0)
+        is_each = bool(times) and all(self._was_right(place, time) for time in times)
+        return bool(self.match(place)) or place in self.intermediates or is_each
 
     @cached_property
     def _operand_times(self) -> dict[Event, list[Event]]:
-        """For each time that an expression was computed, the times of its operands: those since it was last computed.
-
-        If there are none, it is the last one: what a loop reads was made before it.
-        """
-        found: dict[Event, list[Event]] = {}
-        times: Counter[Expression] = Counter()
-        read: dict[tuple[Expression, Expression], int] = {}  # by an expression and its operand, how many times of that
-        for place in self.order:
-            operands = [each for each in self.list_operands(place) if each in times]
-            found[place, times[place]] = [
-                (each, time)
-                for each in operands
-                for time in range(min(read.get((place, each), 0), times[each] - 1), times[each])
-            ]
-            read |= {(place, each): times[each] for each in operands}
-            times[place] += 1
-        return found
+        return list_operand_times(self.order, self.list_operands)
 
     @cached_property
     def _used(self) -> set[Event | int]:
-        """The times of expressions at which a right value is made of them, and the ids of their values."""
-        used: set[Event | int] = set()
-        for (place, time), operands in reversed(self._operand_times.items()):
-            is_step = not isinstance(place.node, ast.Name) and place not in self.put and self._is_found(place, time)
-            if is_step or (place, time) in used:
-                inner = [each for each in operands if each[0] not in self.put]
-                used.update(inner)
-                used.update(id(x) for each, at in inner if isinstance(x := self.values[each][at], Tensor))
-        return used
+        return list_used(self._operand_times, self.values, self._is_computed_step, self.put)
+
+    def _is_computed_step(self, place: Expression, time: int) -> bool:
+        return not isinstance(place.node, ast.Name) and place not in self.put and self._is_found(place, time)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
         value = self.values[place][time] if time < min(len(self.values[place]), MOST_TIMES) else None
         return value is not None and bool(self.find(value))
 
-    def _is_used(self, place: Expression, time: int) -> bool:
-        """Tell whether a right value was made of an expression; by way of a name, where any value may be no step."""
+    def _was_right(self, place: Expression, time: int) -> bool:
+        """Tell whether a value was a step or made into one; by way of a name, where any value may be no step."""
         by_name = place.is_read or self.known.steps.is_partial
-        return (place, time) in self._used or (by_name and id(self.values[place][time]) in self._used)
+        is_used = (place, time) in self._used or (by_name and id(self.values[place][time]) in self._used)
+        return is_used or self._is_found(place, time)
 
     def find_first_wrong(self, place: Expression) -> int:
         """Find the first event of an expression whose value is unknown, and of which nothing right is made."""
-        times = range(len(self.values[place]))
-        if place.in_place:
-            return 0
-        return next((i for i in times if not self._is_found(place, i) and not self._is_used(place, i)), 0)
+        times = range(0 if place.in_place else len(self.values[place]))
+        return next((time for time in times if not self._was_right(place, time)), 0)
 
     def is_right_at(self, place: Expression, time: int) -> bool:
         """Tell whether an expression is right, or at least its n-th value is."""
-        time = time - 1 + len(self.values[place]) if place.in_place else time
-        is_there = time < len(self.values[place])
-        return self.is_right(place) or (is_there and (self._is_found(place, time) or self._is_used(place, time)))
+        return self.is_right(place) or (time < len(self.values[place]) and self._was_right(place, time))
 
     def is_returned(self, place: Expression) -> bool:
         """Tell whether an expression is the output, in some layout."""

@@ -165,13 +165,9 @@ def collect_steps(
         time = times[place]
         times[place] += 1
         value, x = recorder.values[place][time], recorder.objects[place][time]
-        is_argument = is_whole and place.is_read and str(place) in place.parameters
-        if value is None or type(value) is bool or _is_constant(place.node):
+        if value is None or type(value) is bool or not _is_computed(place, is_whole):
             continue
-        if isinstance(place.node, ast.Name) and not is_argument:
-            continue
-        variables, in_loops = _read(place.file)
-        span = span_of(place.node)
+        (variables, in_loops), span = _read(place.file), span_of(place.node)
         variable = variables.get(span, "")
         is_counted = len({*recorder.values[place]} if type(value) is int else ()) > 1
         if type(value) is int and (has_fractions or not variable) and not (is_counted and is_life):
@@ -185,8 +181,7 @@ def collect_steps(
             if not is_answer and identify(together) not in known and all_times not in steps.taken:
                 add_step(steps, all_times, together)
                 steps.lines[all_times] = place.file, place.line
-        key = identify(as_value(value).tensor)
-        in_loop = span in in_loops
+        key, in_loop = identify(as_value(value).tensor), span in in_loops
         answer = answers.get(identify(x.detach()) if isinstance(x, Tensor) else key)
         if not in_loop and (key in known or answer):
             steps.lines |= {answer: (place.file, place.line)} if answer else {}
@@ -213,8 +208,11 @@ def _put_together(values: Sequence[Any]) -> Tensor | None:
     return torch.stack(tensors)
 
 
-def _is_constant(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+def _is_computed(place: Expression, is_whole: bool) -> bool:
+    """Tell whether an expression is no name and no constant; in a whole test, an argument counts, too."""
+    if isinstance(place.node, ast.Name):
+        return is_whole and place.is_read and str(place) in place.parameters
+    return not (isinstance(place.node, ast.UnaryOp) and isinstance(place.node.operand, ast.Constant))
 
 
 def _as_it_was(x: Any, value: Any) -> Any:
