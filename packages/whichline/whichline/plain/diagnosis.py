@@ -97,13 +97,8 @@ class Diagnosis:
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
                 return [self._report(each, known, [test], [test]) for each in known.found]
-        for repair, finding in self.repairs:
-            if repair.passes(self.suite.make_item(test)):
-                return [
-                    replace(
-                        finding, proof=_describe_proof(repair.words, finding.problem, [test], [test]), tests=(test,)
-                    )
-                ]
+        if found := self._find_known_repair(test):
+            return found
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
         failing = [test]
@@ -154,6 +149,14 @@ class Diagnosis:
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._report(each, known, passing, failing) for each in found]
 
+    def _find_known_repair(self, test: str) -> list[Finding]:
+        """Find a repair of an earlier test with which this one passes, too."""
+        passing = (finding for repair, finding in self.repairs if repair.passes(self.suite.make_item(test)))
+        if not (finding := next(passing, None)):
+            return []
+        words = finding.proof.partition(",")[0]
+        return [replace(finding, proof=_describe_proof(words, finding.problem, [test], [test]), tests=(test,))]
+
     def _search_whole(self, test: str) -> list[Finding]:
         """Hold all that runs in a test against what the reference computes in it, where no call can be compared."""
         runner, whole = make_whole(self.suite, test, time.process_time() + MOST_SECONDS) or (None, None)
@@ -162,6 +165,8 @@ class Diagnosis:
         for known in self.proved_whole:
             if runner.passes(whole, known.patch):
                 return [self._report(each, known, [test], [test]) for each in known.found]
+        if known_repair := self._find_known_repair(test):
+            return known_repair
         search = Search(Experiment(runner, [whole]))
         found = search.find()
         if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):

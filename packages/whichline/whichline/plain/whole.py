@@ -29,8 +29,6 @@ TEST = "the whole test"  # among the functions that the engine calls
 class Computed:
     """What the reference has computed in a test."""
 
-    problem: str
-    adapter: str
     steps: PlainCheckpoints
 
     def compute_checkpoints(self, arguments: Mapping[str, Any]) -> PlainCheckpoints:
@@ -38,7 +36,7 @@ class Computed:
 
 
 def make_whole(suite: PlainSuite, test: str, until: float) -> tuple[Runner, Test] | None:
-    """What runs a test of pytest as one call, and that test; None if no reference runs in it."""
+    """Make a test of the engine whose one call is a test of pytest, and its runner; None if no reference runs in it."""
     steps = _collect(suite, test, is_anew=False)
     steps = steps if steps.outputs else _collect(suite, test, is_anew=True)
     if not steps.outputs:
@@ -53,15 +51,18 @@ def make_whole(suite: PlainSuite, test: str, until: float) -> tuple[Runner, Test
 
     setattr(suite.functions.code.adapters, TEST, lambda run: run())
     case = Case(test, TEST, {}, None, {})
-    follow = {TEST: Computed("", TEST, steps)}
+    follow = {TEST: Computed(steps)}
     return Runner(suite, follow, suite.functions.code, until=until), Test(test, check, ("", 0), stored=lambda: case)  # type: ignore[arg-type]
 
 
 def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
-    """Run a test, and make steps of what the reference computes in it, or in fixtures that are made for it."""
+    """Run a test, and make checkpoints of what the reference computes in it and in the fixtures that are made for it.
+
+    With `is_anew`, the fixtures that tests share are made for it, too.
+    """
     reference, steps = suite.functions.reference, PlainCheckpoints()
     owners: list[nn.Module] = []  # the modules of the reference that the test calls
-    called: list[tuple[nn.Module, Any]] = []  # all modules that are called, and what they give
+    called: list[tuple[nn.Module, Any]] = []  # all modules that are called, and what they return
 
     def leave(frame: FrameType, value: Any) -> None:
         if not _is_inside(frame.f_back, reference):
@@ -84,13 +85,13 @@ def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
         add_step(steps, f"the reference's parameter `{name}`", x)
     collect_steps(steps, recorder, "", is_whole=True)
     for name, values in _group(owners, called).items():
-        add_step(steps, f"what each {name} of the reference gives", values)
+        add_step(steps, f"what each {name} of the reference returns", values)
     add_outputs(steps)
     return steps
 
 
 def _group(owners: Sequence[nn.Module], called: Sequence[tuple[nn.Module, Any]]) -> dict[str, Tensor]:
-    """What all modules of one class give, as one tensor, where these are several of one shape."""
+    """Stack what the modules of each class return, where these are several tensors of one shape."""
     own = {module for owner in owners for module in owner.modules()}
     kinds: dict[str, list[Tensor]] = {}
     for module, value in called:
@@ -101,6 +102,7 @@ def _group(owners: Sequence[nn.Module], called: Sequence[tuple[nn.Module, Any]])
 
 
 def _is_inside(frame: FrameType | None, reference: Followed) -> bool:
+    """Tell whether a function of the reference is being called."""
     while frame:
         if reference.is_students(frame.f_code.co_filename):
             return True
