@@ -45,7 +45,7 @@ def list_used(
 ) -> set[Event | int]:
     """List the events of which a right value is made, and the ids of their values; without what was replaced."""
     used: set[Event | int] = set()
-    for event, operands in reversed(operand_times.items()):
+    for event, operands in reversed([*operand_times.items()]):
         if event in used or is_step(*event):
             inner = [each for each in operands if each[0] not in put]
             used.update(inner)
