@@ -120,6 +120,30 @@ class Words:
         if not words:
             return ""
         return self.separator.join(words[1:])
+
+
+class Gain(nn.Module):
+    def __init__(self, width, device=None):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width, device=device))
+
+    def forward(self, x):
+        return x * self.gain + 1
+
+
+class Stepping:
+    def __init__(self, params, rate):
+        self.params, self.rate = list(params), rate
+
+    def step(self):
+        for p in self.params:
+            self.move(p, p.grad)
+
+
+class Descent(Stepping):
+    def move(self, p, gradient):
+        change = 2 * self.rate * gradient
+        p -= change
 """
 SOLUTION = """
 import torch
@@ -224,6 +248,25 @@ class Words:
 
     def join(self, words):
         return self.between.join(words)
+
+
+class Gain(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return self.weight * x
+
+
+class Descent:
+    def __init__(self, params, rate):
+        self.params, self.rate = list(params), rate
+
+    def step(self):
+        for p in self.params:
+            slope = self.rate * p.grad
+            p -= slope
 """
 TESTS = """
 import pytest
@@ -289,6 +332,17 @@ def test_warmup():
 
 def test_words():
     assert code.Words("-").join(["a", "b", "c"]) == "a-b-c"
+
+
+def test_gain(x):
+    torch.testing.assert_close(code.Gain(3)(x), x)
+
+
+def test_descent():
+    p = torch.tensor([1.0, 2.0])
+    p.grad = torch.tensor([3.0, 5.0])
+    code.Descent([p], 0.1).step()
+    torch.testing.assert_close(p, torch.tensor([0.7, 1.5]))
 """
 
 
@@ -304,6 +358,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ("test_pair", "return x / rms + self.gain", "Expected the reference's `x / root * self.weight`"),
         ("test_positions", "rates = 10.0 ** torch.arange(width)", "`frequencies` in Positions.__init__ here"),
         ("test_momentum", 'v = (1 - group["momentum"]) * before + p.grad', "the failing test passes."),
+        # A parameter that the reference does not take; a method of a base class without a reference.
+        ("test_gain", "return x * self.gain + 1", "With the answer here"),
+        ("test_descent", "change = 2 * self.rate * gradient", "found 2 times that value."),
         ("test_renamed", "return x * self.columns - self.weight_of_rows", "With the answer here"),
     ],
 )

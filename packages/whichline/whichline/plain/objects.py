@@ -190,7 +190,10 @@ def call_fitting(right: Any, bound: inspect.BoundArguments, names: Names) -> Any
         is_default = is_equal(bound.arguments[name], own[name].default)
         if _fits(theirs, args, kwargs) or not is_default or names.rename(name) in theirs.parameters:
             break
-        args, kwargs = (args, kwargs) if kwargs.pop(name, args) is not args else (args[:-1], kwargs)
+        if name in kwargs:
+            del kwargs[name]
+        else:
+            args = args[:-1]
     return right(*args, **kwargs)
 
 
