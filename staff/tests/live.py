@@ -27,7 +27,7 @@ class Live(Replayer):
         self.interview = interview
         self.memory: int | None = None  # of the calls that are made from now on, in bytes
 
-    def answer(self, call: RemoteCall) -> Reply:
+    def reply(self, call: RemoteCall) -> Reply:
         number = len(self.values)
         self._mine[number:] = [replace(call, memory=self.memory)]
         self._theirs[number:] = [self.interview.ask(self._mine[number])]

@@ -147,7 +147,6 @@ HIDDEN: list[CaseSpec] = specs(
             "3d-queries-very-far-apart": inputs(
                 3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
             ),
-            "3d-no-queries": inputs(3, queries=0, mask="random"),
             "3d-one-dimension": inputs(3, d_k=1, d_v=1, mask="random"),
             "4d-no-mask": inputs(3, 2, queries=7, keys=11, d_k=5, d_v=3),
             "4d-causal": inputs(3, 2, queries=11, keys=11, d_k=5, mask="causal"),
