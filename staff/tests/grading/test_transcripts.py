@@ -42,7 +42,7 @@ def test_a_record_that_is_much_larger_than_that_of_right_answers_is_not_kept(
     graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     tests = only(graded_suite, {"test_softmax[1d]", "test_softmax[2d-first-dim]", "test_hidden_softmax[square]"})
-    tests = replace(tests, questions=tests.choose([test.name for test in tests.suite.tests]))
+    tests = replace(tests, remote_calls=tests.choose([test.name for test in tests.suite.tests]))
     for name, source in (("noise.py", NOISE), ("right.py", (ROOT / "staff/tests/attacks/honest.py").read_text())):
         (tmp_path / name).write_text(source)
         assert not grade(tests, sandbox, [tmp_path / name], tmp_path / "results").faults
@@ -132,7 +132,7 @@ def test_answers_that_are_no_ones_are_named_and_nobody_else_suffers(class_of_fou
     assert said in done.faults["ada.py"]
     assert "\n" not in done.faults["ada.py"]
     assert (tmp_path / "out" / "alan.py" / "feedback.md").exists()
-    others = replace(suite, questions={**suite.questions, "one more": []})
+    others = replace(suite, remote_calls={**suite.remote_calls, "one more": []})
     assert others.compute_provenance("x") != suite.compute_provenance("x")
 
 

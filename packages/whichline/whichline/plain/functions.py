@@ -119,8 +119,8 @@ class Paired:
         return self.kind is None or hasattr(self.kind.right, self.function.__name__)
 
     @property
-    def is_told_by_code(self) -> bool:
-        """Tell whether its code tells its parameters, and its class: a method of a base class has several."""
+    def is_found_by_code(self) -> bool:
+        """Tell whether its code shows its parameters, and its class: a method of a base class has several."""
         is_own = self.kind is None or self.function.__qualname__.startswith(f"{self.kind.made.__qualname__}.")
         return is_own and list_parameters(self.code) == tuple(self.signature.parameters)
 

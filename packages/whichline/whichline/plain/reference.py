@@ -314,7 +314,7 @@ class PlainSuite(Suite):
     def pairs(self) -> Pairs:
         """The pairs by file and name of the function, if its code shows its parameters."""
         paired = self.functions.paired.values()
-        known = (each for each in paired if each.has_right and each.is_told_by_code)
+        known = (each for each in paired if each.has_right and each.is_found_by_code)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
     def make_item(self, id: str) -> Test:
