@@ -1,4 +1,4 @@
-"""What a run of the public tests writes about itself: each event is a line of JSON, with the number of the run.
+"""The events of a run of the public tests. Each is written as a line of JSON, with the number of the run.
 
 A `Result` says that a test has ended; at first there is one for each test, "not run", or "passed" if it is kept. A
 `Finding` is written when it is found, and again when it explains more.
@@ -43,7 +43,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Notes:
-    """What to say below the results; each list is empty, or a title and lines."""
+    """Lines to show below the results. Each list is empty, or has a title and lines."""
 
     forbidden_work: list[str] = field(default_factory=list)  # about forbidden functions in use
     deducted: dict[str, float] = field(default_factory=dict)  # the points that they cost, by problem

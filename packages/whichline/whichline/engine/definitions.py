@@ -335,7 +335,7 @@ def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str |
 
 
 def _find_called(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """What is called; of an object that the name has lost, the method of the one class that has it."""
+    """Find the function of a call; if its object is gone, the method of the only class that has one of this name."""
     found = resolve(node, names)
     if found is not None or not isinstance(node, ast.Attribute):
         return found

@@ -1,7 +1,9 @@
 """What an expression was made of, each time that it was computed: a loop, or a layer of a model, repeats it."""
 
+import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -22,6 +24,7 @@ def list_operand_times(
         order: the expressions, as often as they were computed.
         list_operands: gives the operands of an expression.
     """
+    list_operands = cache(list_operands)  # a loop asks again and again
     found: dict[Event, list[Event]] = {}
     times: Counter[Expression] = Counter()
     read: dict[tuple[Expression, Expression], int] = {}  # by an expression and its operand, how many events of that
@@ -40,13 +43,14 @@ def list_operand_times(
 def list_used(
     operand_times: Mapping[Event, Sequence[Event]],
     values: Mapping[Expression, Sequence[Any]],
-    is_step: Callable[[Expression, int], bool],
+    is_known: Callable[[Expression, int], bool],
     put: Collection[Expression],
 ) -> set[Event | int]:
     """List the events of which a right value is made, and the ids of their values; without what was replaced."""
     used: set[Event | int] = set()
     for event, operands in reversed([*operand_times.items()]):
-        if event in used or is_step(*event):
+        is_computed = not isinstance(event[0].node, ast.Name) and event[0] not in put
+        if event in used or (is_computed and is_known(*event)):
             inner = [each for each in operands if each[0] not in put]
             used.update(inner)
             used.update(id(x) for place, time in inner if isinstance(x := values[place][time], Tensor))

@@ -238,9 +238,10 @@ class Trace:
         return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Expression) -> bool:
+        if self.match(place) or place in self.intermediates:
+            return True
         times = range(len(self.values.get(place, ())) if self.known.steps.is_partial else 0)
-        is_each = bool(times) and all(self._was_right(place, time) for time in times)
-        return bool(self.match(place)) or place in self.intermediates or is_each
+        return bool(times) and all(self._was_right(place, time) for time in times)
 
     @cached_property
     def _operand_times(self) -> dict[Event, list[Event]]:
@@ -248,10 +249,7 @@ class Trace:
 
     @cached_property
     def _used(self) -> set[Event | int]:
-        return list_used(self._operand_times, self.values, self._is_computed_step, self.put)
-
-    def _is_computed_step(self, place: Expression, time: int) -> bool:
-        return not isinstance(place.node, ast.Name) and place not in self.put and self._is_found(place, time)
+        return list_used(self._operand_times, self.values, self._is_found, self.put)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""

@@ -1,6 +1,7 @@
 """The process that explains failing tests: pytest collects here once more, and runs the tests that it is sent."""
 
 import json
+import operator
 import os
 import random
 import sys
@@ -22,10 +23,6 @@ from whichline.plain.functions import Functions
 from whichline.plain.process import report
 
 
-def _call(run: Callable[[], Any]) -> Any:
-    return run()
-
-
 class Server:
     """A pytest plugin that, instead of running all tests, explains the ones that it is sent.
 
@@ -41,7 +38,7 @@ class Server:
         self.items: dict[str, pytest.Item] = {}
         self.error: BaseException | None = None
         self.last: pytest.Item | None = None  # the last test that ran
-        self.around = _call
+        self.around: Callable[[Callable[[], Any]], Any] = operator.call
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -77,7 +74,7 @@ class Server:
         return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
 
     def run_item(
-        self, test: str, around: Callable[[Callable[[], Any]], Any] = _call, is_anew: bool = False
+        self, test: str, around: Callable[[Callable[[], Any]], Any] = operator.call, is_anew: bool = False
     ) -> BaseException | None:
         """Run a test with new fixtures, and return the exception that ended it.
 

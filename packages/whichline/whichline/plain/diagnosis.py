@@ -143,9 +143,8 @@ class Diagnosis:
         known = Proved(found, patch, name)
         self.proved.append(known)
         if any(place.function.endswith(INIT) for place in patch):
-            runner.run(
-                self.suite.make_item(failing[0]), patch, noting=False
-            )  # collects the checkpoints of the constructor
+            # It collects the checkpoints of the constructor.
+            runner.run(self.suite.make_item(failing[0]), patch, noting=False)
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._report(each, known, passing, failing) for each in found]
 

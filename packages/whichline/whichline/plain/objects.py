@@ -268,16 +268,11 @@ def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts:
         if key in tensors and isinstance(x, Tensor):
             gradient = parts.get(state[key].name + GRADIENT)
             _copy_into(tensors[key], x, gradient)
-        elif key == "training":
-            _set_training(value, x)
+        elif key == "training" and isinstance(value, nn.Module):
+            value.train(x)
         elif key.startswith("param_groups"):
             index, _, name = key.removeprefix("param_groups[").partition("].")
             _set_option(value, int(index), name, x)
-
-
-def _set_training(value: Any, is_training: bool) -> None:
-    if isinstance(value, nn.Module):
-        value.train(is_training)
 
 
 def _set_option(value: Any, group: int, name: str, x: Any) -> None:
