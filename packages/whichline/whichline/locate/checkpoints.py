@@ -117,9 +117,12 @@ def list_reached(value: Any) -> list[Tensor]:
     """List the tensors that the gradient of a value reaches."""
     if not isinstance(value, Tensor) or not value.requires_grad:
         return []
+    try:
+        seen, todo = set[Any](), [value.grad_fn]
+    except RuntimeError:  # a view that was made under no_grad, of a tensor that was changed since
+        return []
     if value.is_leaf:
         return [value]
-    seen, todo = set[Any](), [value.grad_fn]
     while todo:
         node = todo.pop()
         if node is not None and node not in seen:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from whichline.engine.assignment import find_needs
+from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
+from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.call_by_call import is_wrong_number, make_tests
 from whichline.locate.calls import judge_calls
@@ -19,6 +21,7 @@ from whichline.locate.fallback import find_fallback, find_simpler
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Observed
 from whichline.locate.reference import load_references
+from whichline.locate.repair import describe_repair
 from whichline.locate.repeat import find_unrepeatable
 from whichline.locate.run import Patch, Runner, order_by_generality
 from whichline.locate.values import is_equal
@@ -103,13 +106,26 @@ def _find_fallback(case: Diagnosis) -> list[Finding]:
     return [found] if found else []
 
 
+def _find_property(case: Diagnosis) -> list[Finding]:
+    """Find a repair for tests of a property, such as how much dropout scales: no stored value shows the place."""
+    runner = case.runner
+    wrong = [test for test in case.leave_out(case.failing) if _is_of_property(runner.suite, test)]
+    repair = describe_repair(runner, wrong, case.failing, case.passing, []) if wrong else None
+    return [repair] if repair else []
+
+
+def _is_of_property(suite: Suite, test: Test) -> bool:
+    error = None if test.memory else suite.ending(test)
+    return error is not None and describe(error, suite.root).check is Check.PROPERTY
+
+
 def find_crashes(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.failing)
     runner = None if case.is_over else case.runner
     return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
-FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, _find_fallback)
+FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, _find_fallback, _find_property)
 
 
 def diagnose(

@@ -63,6 +63,14 @@ class Expression:
         return ast.unparse(self.node.func) if isinstance(self.node, ast.Call) else ""
 
     @cached_property
+    def is_given_all(self) -> bool:
+        """Tell whether this is a call with `*args` or `**kwargs`, whose parts have no names."""
+        call = self.node
+        return isinstance(call, ast.Call) and (
+            any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords)
+        )
+
+    @cached_property
     def is_read(self) -> bool:
         """Tell whether this is a name that is read."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)

@@ -56,6 +56,7 @@ class Runner:
     _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # of first calls, by test and adapter
+    _entered: set[str] = field(default_factory=set)  # the tests that ran once so that these are known
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and `lent`
     _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # also by patch; holds the test, for its id
 
@@ -109,7 +110,8 @@ class Runner:
             around: returns a context manager for each call of an adapter.
         """
         self.runs += 1
-        call = Call(inner=dict(self._inner.setdefault(test.name, {})))
+        self._enter_first(test, patch)
+        call = Call(inner=dict(self._inner[test.name]))
         puts = {place: partial(change, call) for place, change in patch.items()}
         recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
         if self.lent or any(map(get_adapter, patch.values())):
@@ -132,6 +134,14 @@ class Runner:
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
+
+    def _enter_first(self, test: Test, patch: Patch) -> None:
+        """Run a test once if checkpoints of an inner call are not known yet: a constructor, which needs them, is earlier."""
+        known = self._inner.setdefault(test.name, {})
+        needed = {adapter for adapter in map(get_adapter, patch.values()) if adapter and adapter not in known}
+        if needed and test.name not in self._entered:
+            self._entered.add(test.name)
+            self.run(test, patch, noting=False)
 
     def look(self, test: Test) -> Trace:
         """Return the trace of a test without replacements; the test runs once."""

@@ -156,8 +156,6 @@ class Search:
         divergences = [place for place in new if self._is_first_divergence(place)]
         if not any(isinstance(self.find_trace(place).value(place)[0], Tensor) for place in divergences):
             divergences += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
-        if not divergences:
-            divergences = [place for place in new if self.traces[0].is_wrong_initial_value(place)]
         self.calls = [place for place in new if place not in divergences and self._is_call(place)]
         return sorted(divergences, key=self._rank)
 

@@ -312,7 +312,7 @@ class Trace:
 
     def is_constructor(self, place: Expression) -> bool:
         """Tell whether an expression is a call that makes a tensor from numbers alone."""
-        is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
+        is_call = isinstance(place.node, ast.Call) and not self.is_number(place) and not place.is_given_all
         return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
     def is_initial_value(self, place: Expression) -> bool:
@@ -321,11 +321,7 @@ class Trace:
         if not called or not (self.is_constructor(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
             return False
         begins = value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
-        return bool(begins) and is_uniform(value)
-
-    def is_wrong_initial_value(self, place: Expression) -> bool:
-        """Tell whether an expression is the initial value of a loop, and wrong."""
-        return place in self.values and self.is_initial_value(place) and not self.is_right(place)
+        return bool(begins) and (is_uniform(value) or (value.numel() == 1 and bool(BEGINS.search(called))))
 
     def is_standalone(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made from numbers alone, or an attribute of an object."""

@@ -127,16 +127,19 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
     if len(long) == len(want) and sorted(right.shape[axis] for axis in long) != sorted(want):
         return
     for order in itertools.permutations(long):
-        sizes = [right.shape[axis] for axis in order]
-        same = sizes == want
-        merged = len(sizes) > len(want) >= 2 and [math.prod(sizes[: -len(want) + 1]), *sizes[-len(want) + 1 :]] == want
         if (
-            (same or merged)
+            _becomes([right.shape[axis] for axis in order], want)
             and not (list(order) == long and tuple(right.shape) == tuple(shape))
             and _is_plain(right, order)
         ):
             ones = [axis for axis, size in enumerate(right.shape) if size == 1]
             yield (*ones, *order), right.permute((*ones, *order)).reshape(tuple(shape))
+
+
+def _becomes(sizes: list[int], want: list[int]) -> bool:
+    """Tell whether these axes, all longer than 1, are the wanted ones, or become them if leading axes are merged."""
+    merged = len(sizes) > len(want) >= 2 and [math.prod(sizes[: -len(want) + 1]), *sizes[-len(want) + 1 :]] == want
+    return sizes == want or merged
 
 
 def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
@@ -164,4 +167,5 @@ def relay(right: Tensor, axes: tuple[int, ...], shape: Sequence[int]) -> Tensor 
             return None
         axes = tuple(axis + more for axis in axes[-more:])
     laid = right.permute(axes)
-    return laid.reshape(tuple(shape)) if laid.numel() == math.prod(shape) else None
+    fits = _becomes([size for size in laid.shape if size != 1], [size for size in shape if size != 1])
+    return laid.reshape(tuple(shape)) if fits else None

@@ -36,7 +36,7 @@ from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.plain.whole import TEST, make_whole
-from whichline.rules.pairing import INIT, list_parameters
+from whichline.rules.pairing import list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
@@ -142,9 +142,6 @@ class Diagnosis:
         }
         known = Proved(found, patch, name)
         self.proved.append(known)
-        if any(place.function.endswith(INIT) for place in patch):
-            # It collects the checkpoints of the constructor.
-            runner.run(self.suite.make_item(failing[0]), patch, noting=False)
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._report(each, known, passing, failing) for each in found]
 
