@@ -10,25 +10,26 @@ import pytest
 
 from staff.tests.locate.conftest import Explain
 from staff.tests.locate.test_calls import list_marks
-from whichline.locate import mutants
+from whichline.locate import changes
+from whichline.locate.changes import Changes
 from whichline.locate.instrument import PROBE
-from whichline.locate.mutants import Changes, Mutable
+from whichline.locate.mutants import Mutable
 
 ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
 PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
-def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c[0]")) -> dict[Any, str]:
+def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c[0]", "1")) -> dict[Any, str]:
     """What all mutants of `f` answer, and what the change is."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    changes = Changes(
-        lambda name: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"], lambda _: True
+    kinds = Changes(
+        lambda name, _: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"], lambda _: True
     )
-    for mutant in mutable.list_mutants(changes):
-        names: dict[str, Any] = {"math": math}
+    for mutant in mutable.list_mutants(kinds):
+        names: dict[str, Any] = {"math": math, "bernoulli": lambda share: share, "gelu": gelu}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
         if code := mutable.compile(mutant, "f.py"):
             names["f"].__code__ = code
@@ -39,35 +40,44 @@ def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c
     return answers
 
 
+def gelu(x: int, approximate: str = "none") -> int:
+    return x + (approximate == "tanh")
+
+
 @pytest.mark.parametrize(
     ("body", "arguments", "right", "words"),
     [
-        ("return a - b", (7, 2), 9, mutants.OPERATOR),
-        ("return a - b", (7, 2), -5, mutants.SIDES),
-        ("return a % b", (7, 2), 3, mutants.OPERATOR),
-        ("return (a + b) * 3", (7, 2), 13, mutants.PARENTHESES),
-        ("return a * b + a", (7, 2), 14, mutants.NOTHING),
-        ("return a < b", (2, 2), True, mutants.COMPARISON),
-        ("return a and b", (0, 2), 2, mutants.OPERATOR),
-        ("return -a + b * 0", (7, 2), 7, mutants.SIGN),
-        ("return (a, b)", (7, 2), (-7, 2), mutants.SIGN),
-        ("return a if b else 0", (7, 0), 7, mutants.SIDES),
-        ("return a + 2 + b", (7, 2), 12, mutants.NUMBER),
-        ("return sum(range(a)) + b", (4, 0), 10, mutants.ONE_MORE),
-        ("c = (a + b) / 2\n    return c", (7, 3), 6.0, mutants.ONE_MORE),
-        ("return tuple(max(x, b) for x in (a, -a))", (-7, 2), (7, 7), mutants.ABSOLUTE),
-        ("c = [b]\n    return a * c[0] + c[0]", (7, 2), 21, mutants.NAMES),
-        ("return tuple([1, 2, 3, 4][:a]) * b", (2, 1), (1, 2, 3), mutants.ONE_MORE),
-        ("return (b, a)", (7, 2), (7, 2), mutants.ORDER),
-        ("return max(a, b)", (7, 2), 2, mutants.FUNCTION),
-        ("return math.floor(a / b)", (7, 2), 4, mutants.FUNCTION),
-        ("return solve(b, a, 0)", (7, 2), 27, mutants.ARGUMENTS),
-        ("c = 3\n    return solve(c, a, b)", (7, 2), 327, mutants.ARGUMENTS),
-        ("return dict(x=a, y=b)['x']", (7, 2), 2, mutants.ARGUMENTS),
-        ("a += b\n    return a * b", (7, 2), 10, mutants.OPERATOR),
-        ("a = a * 3 + b\n    return a + b", (7, 2), 9, mutants.LINE),
-        ("if not a:\n        return b\n    return 0", (7, 2), 2, mutants.OPPOSITE),
-        ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, mutants.LISTED),
+        ("return a - b", (7, 2), 9, changes.OPERATOR),
+        ("return a - b", (7, 2), -5, changes.SIDES),
+        ("return a % b", (7, 2), 3, changes.OPERATOR),
+        ("return (a + b) * 3", (7, 2), 13, changes.PARENTHESES),
+        ("return a * b + a", (7, 2), 14, changes.NOTHING),
+        ("return a < b", (2, 2), True, changes.COMPARISON),
+        ("return a and b", (0, 2), 2, changes.OPERATOR),
+        ("return -a + b * 0", (7, 2), 7, changes.SIGN),
+        ("return (a, b)", (7, 2), (-7, 2), changes.SIGN),
+        ("return a if b else 0", (7, 0), 7, changes.SIDES),
+        ("return a + 2 + b", (7, 2), 12, changes.NUMBER),
+        ("return sum(range(a)) + b", (4, 0), 10, changes.ONE_MORE),
+        ("c = (a + b) / 2\n    return c", (7, 3), 6.0, changes.ONE_MORE),
+        ("return tuple(max(x, b) for x in (a, -a))", (-7, 2), (7, 7), changes.ABSOLUTE),
+        ("c = [b]\n    return a * c[0] + c[0]", (7, 2), 21, changes.NAMES),
+        ("return tuple([1, 2, 3, 4][:a]) * b", (2, 1), (1, 2, 3), changes.ONE_MORE),
+        ("return (b, a)", (7, 2), (7, 2), changes.ORDER),
+        ("return tuple([b, a])", (7, 2), (7, 2), changes.ORDER),
+        ("return tuple({'x': b, 'y': a}.values())", (7, 2), (7, 2), changes.ORDER),
+        ("return bernoulli(a) * b", (0.25, 4), 3.0, changes.REST),
+        ("return gelu(a) * b", (3, 2), 8, changes.OPTION),
+        ("b += 1\n    return b", (7, 2), 9, changes.NAME),
+        ("return max(a, b)", (7, 2), 2, changes.FUNCTION),
+        ("return math.floor(a / b)", (7, 2), 4, changes.FUNCTION),
+        ("return solve(b, a, 0)", (7, 2), 27, changes.ARGUMENTS),
+        ("c = 3\n    return solve(c, a, b)", (7, 2), 327, changes.ARGUMENTS),
+        ("return dict(x=a, y=b)['x']", (7, 2), 2, changes.ARGUMENTS),
+        ("a += b\n    return a * b", (7, 2), 10, changes.OPERATOR),
+        ("a = a * 3 + b\n    return a + b", (7, 2), 9, changes.LINE),
+        ("if not a:\n        return b\n    return 0", (7, 2), 2, changes.OPPOSITE),
+        ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, changes.LISTED),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
@@ -79,19 +89,19 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 
 def test_names_are_replaced_by_others_of_the_same_kind() -> None:
     source = "def f(q, k, v):\n    return q * k + k * v, v\n"
-    assert list_answers(source, 2, 3, 5, alike=("q", "k", "v"))[2 * 3 + 5 * 5, 5] == mutants.NAME
-    assert list_answers("def f(q, k, v):\n    return q + 2 * k + v\n", 2, 3, 5, alike=("q", "k"))[12] == mutants.NAMES
+    assert list_answers(source, 2, 3, 5, alike=("q", "k", "v"))[2 * 3 + 5 * 5, 5] == changes.NAME
+    assert list_answers("def f(q, k, v):\n    return q + 2 * k + v\n", 2, 3, 5, alike=("q", "k"))[12] == changes.NAMES
 
 
 def test_axes_of_a_pattern_are_exchanged() -> None:
     answers = list_answers("def f():\n    return ''.join('... q d, ... k d -> ... q k')\n")
-    assert answers["... q d,... k d -> ... k q"] == mutants.ORDER
+    assert answers["... q d,... k d -> ... k q"] == changes.ORDER
 
 
 @pytest.mark.parametrize("body", ["return x if n is None else x + n", "return x + n", "x = x[:n]\n    return x"])
 def test_no_mutant_ignores_a_parameter(body: str) -> None:
     mutable = Mutable(ast.parse(f"def f(x, n):\n    {body}\n"), "f")
-    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, (), lambda _: True)):
+    for mutant in mutable.list_mutants(Changes(lambda _, __: (), {}, (), lambda _: True)):
         code = mutable.compile(mutant, "f.py")
         assert code is None or "n" in code.co_varnames
 
@@ -99,7 +109,7 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
 def test_a_mutant_that_loops_for_ever_is_ended() -> None:
     tree = ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n    return n\n")
     mutable, ended = Mutable(tree, "f"), Counter[bool]()
-    for mutant in mutable.list_mutants(Changes(lambda _: (), {}, (), lambda _: True)):
+    for mutant in mutable.list_mutants(Changes(lambda _, __: (), {}, (), lambda _: True)):
         looks = itertools.count()
         names: dict[str, Any] = {PROBE: lambda _, value, looks=looks: value if next(looks) < 100 else 1 / 0}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)

@@ -125,7 +125,13 @@ def find_crashes(case: Diagnosis) -> list[Finding]:
     return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
-FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (find_state, _find_numbers, find_contract, _find_fallback, _find_property)
+FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
+    find_state,
+    _find_numbers,
+    find_contract,
+    _find_fallback,
+    _find_property,
+)
 
 
 def diagnose(

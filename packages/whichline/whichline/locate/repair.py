@@ -19,7 +19,8 @@ from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.mutants import NAMED, Changes, Mutable, Mutant, find_code
+from whichline.locate.changes import Changes
+from whichline.locate.mutants import Mutable, Mutant, find_code
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -75,9 +76,10 @@ def find_repair(
     parameters = _list_parameters(runner.observed)
     for file, name, line in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
-        function, names = _Function(runner, file, Mutable(tree, name)), _Names(trace, file, name)
+        mutable = Mutable(tree, name)
+        function, names = _Function(runner, file, mutable), _Names(trace, file, mutable)
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
-        mutants = function.mutable.list_mutants(changes)
+        mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=lambda each: (each.rank, abs(each.line - line))):
             if runner.is_late or runner.mutant_runs >= most:
@@ -175,23 +177,29 @@ def list_lines(error: BaseException) -> list[Line]:
 class _Names:
     """The names in a function, and the kinds of values that they had in a run."""
 
-    def __init__(self, trace: Trace, file: str, name: str) -> None:
-        inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, name)]
+    def __init__(self, trace: Trace, file: str, mutable: Mutable) -> None:
+        inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, mutable.name)]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
         self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
-        named = [each for each in inside if isinstance(each.node, NAMED)]
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
         self._kinds = {each: _describe_kind(x) for each, x in given.items()}
-        self._kinds |= {ast.unparse(each.node): _describe_kind(trace.objects[each][0]) for each in named}
+        self._at: dict[str, list[int]] = {}
+        values = {span_of(each.node): trace.objects[each][0] for each in inside}
+        for node, value in mutable.list_named():
+            if span_of(value) in values:
+                name = ast.unparse(node)
+                self._kinds.setdefault(name, _describe_kind(values[span_of(value)]))
+                self._at.setdefault(name, []).append(node.lineno)
 
     def is_counted(self, node: ast.AST) -> bool:
         """Tell whether an expression was a number, or a tensor of whole numbers."""
         return isinstance(node, ast.expr) and span_of(node) in self._counted
 
-    def list_alike(self, name: str) -> Collection[str]:
-        """List the other names whose value is of the same kind."""
-        kind = self._kinds.get(name)
-        return [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
+    def list_alike(self, name: str, line: int) -> Collection[str]:
+        """List the names of values of the same kind as a name or a number has, those nearest to a line first."""
+        kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.isnumeric() else None)
+        alike = [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
+        return sorted(alike, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
 
 
 def _is_counted(x: Any) -> bool:

@@ -52,7 +52,7 @@ class Runner:
     looks: int = 0
     mutant_runs: int = 0
     seed: int = 0
-    _longest: int = LONGEST
+    _longest: dict[str, int] = field(default_factory=dict)  # events after which a run of a test ends, by test
     _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # of first calls, by test and adapter
@@ -113,7 +113,7 @@ class Runner:
         self._enter_first(test, patch)
         call = Call(inner=dict(self._inner[test.name]))
         puts = {place: partial(change, call) for place, change in patch.items()}
-        recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
+        recorder = Recorder(puts, noting, self._longest.get(test.name, LONGEST), watch and partial(watch, call))
         if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         students = self.suite.calls.adapters
@@ -129,14 +129,14 @@ class Runner:
             self.suite.calls.adapters = students
             self.looks += recorder.looks
         if noting and not puts:
-            self._longest = 1000 + 20 * recorder.looks
+            self._longest[test.name] = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not puts)
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def _enter_first(self, test: Test, patch: Patch) -> None:
-        """Run a test once if checkpoints of an inner call are not known yet: a constructor, which needs them, is earlier."""
+        """Run a test once for the checkpoints of its inner calls, which constructors need before these calls."""
         known = self._inner.setdefault(test.name, {})
         needed = {adapter for adapter in map(get_adapter, patch.values()) if adapter and adapter not in known}
         if needed and test.name not in self._entered:

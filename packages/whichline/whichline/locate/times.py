@@ -50,7 +50,8 @@ def list_used(
     used: set[Event | int] = set()
     for event, operands in reversed([*operand_times.items()]):
         is_computed = not isinstance(event[0].node, ast.Name) and event[0] not in put
-        if event in used or (is_computed and is_known(*event)):
+        is_part = isinstance(event[0].node, ast.Subscript)  # the other parts may be wrong
+        if event in used or (is_computed and not is_part and is_known(*event)):
             inner = [each for each in operands if each[0] not in put]
             used.update(inner)
             used.update(id(x) for place, time in inner if isinstance(x := values[place][time], Tensor))

@@ -225,7 +225,7 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
-            if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
+            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
                 todo = self.list_operands(place)
                 while todo:
                     inner = todo.pop()

@@ -1,13 +1,12 @@
 """The process that explains failing tests: pytest collects here once more, and runs the tests that it is sent."""
 
 import json
-import operator
 import os
 import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,7 +37,7 @@ class Server:
         self.items: dict[str, pytest.Item] = {}
         self.error: BaseException | None = None
         self.last: pytest.Item | None = None  # the last test that ran
-        self.around: Callable[[Callable[[], Any]], Any] = operator.call
+        self.was_anew = False  # whether it made the shared fixtures anew, maybe with other code
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -61,50 +60,41 @@ class Server:
         if test not in self.items:
             return report(test, "The process that explains failing tests did not collect this one.")
         try:
-            return self.diagnosis.explain(test, self._list_others(self.items[test]))
+            return self.diagnosis.explain(test, *self._list_others(self.items[test]))
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
             return report(test, f"The search itself failed, with {type(error).__name__}: {error} ({where}).")
 
-    def _list_others(self, item: pytest.Item) -> list[str]:
-        """List the same test with other parameters."""
+    def _list_others(self, item: pytest.Item) -> tuple[list[str], list[str]]:
+        """List the same test with other parameters, and the other tests of the module."""
         name = getattr(item, "originalname", None)
-        alike = (each for each in self.items.values() if each.parent is item.parent and each is not item)
-        return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
+        alike = [each for each in self.items.values() if each.parent is item.parent and each is not item]
+        same = [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
+        beside = (each for each in self.items.values() if each.path == item.path and each is not item)
+        return same, [each.nodeid for each in beside]
 
-    def run_item(
-        self, test: str, around: Callable[[Callable[[], Any]], Any] = operator.call, is_anew: bool = False
-    ) -> BaseException | None:
+    def run_item(self, test: str, is_anew: bool = False) -> BaseException | None:
         """Run a test with new fixtures, and return the exception that ended it.
 
         Args:
             test: its id.
-            around: calls the function of the test.
             is_anew: whether the fixtures that tests share are made anew, too.
         """
-        self.error, self.around = None, around
+        self.error = None
         item = self.items[test]
-        if self.last and (is_anew or self.last.parent is not item.parent):
+        ends_all = is_anew or self.was_anew
+        if self.last and (ends_all or self.last.parent is not item.parent):
             # Only pytest's own: other plugins have ended it already.
             runner: Any = item.config.pluginmanager.get_plugin("runner")
-            runner.pytest_runtest_teardown(self.last, None if is_anew else item)  # what the two do not share
-        self.last = item
+            runner.pytest_runtest_teardown(self.last, None if ends_all else item)  # what the two do not share
+        self.last, self.was_anew = item, is_anew
         random.seed(0)
         np.random.seed(0)
         torch.manual_seed(0)
         with suppress(KeyboardInterrupt):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=_Next(item))
         return self.error
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-        run = pyfuncitem.obj
-        pyfuncitem.obj = lambda **fixtures: self.around(lambda: run(**fixtures))
-        try:
-            return (yield)
-        finally:
-            pyfuncitem.obj = run
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

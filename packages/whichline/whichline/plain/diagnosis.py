@@ -21,10 +21,10 @@ from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, describe_correction, join_patches
+from whichline.locate.found import Found, describe_correction, is_plain, join_patches
 from whichline.locate.options import Option, Options
 from whichline.locate.probe import Expression, Recorder
-from whichline.locate.repair import Line, Repair, find_line, find_repair, list_lines
+from whichline.locate.repair import MOST_PASSING, Line, Repair, find_line, find_repair, list_lines
 from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
@@ -43,7 +43,9 @@ LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, 
 FEW = 4  # numbers
 INSIDE = "It goes wrong inside this call."
 WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
-WHOLE = "what the reference computes in this test does not show the place"
+WHOLE = "what the reference computes in this test does not show the place."
+RIGHT = "all calls of this test return what the reference returns, as far as they can be compared."
+BESIDE_SECONDS = 5.0  # of processor time, for the tests beside one
 BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
 
@@ -71,13 +73,15 @@ class Diagnosis:
         self.proved: list[Proved] = []
         self.proved_whole: list[Proved] = []  # where a whole test was one call
         self.repairs: list[tuple[Repair, Finding]] = []
+        self.failing: dict[str, bool] = {}  # whether tests beside those that are explained fail
 
-    def explain(self, test: str, others: Sequence[str]) -> list[Finding]:
+    def explain(self, test: str, others: Sequence[str], beside: Sequence[str]) -> list[Finding]:
         """Say which line makes a test fail, or why no line is known.
 
         Args:
             test: its id.
             others: other tests of the same function, which may fail for the same reason.
+            beside: other tests of the same module; those that pass must pass with a repair, too.
         """
         watching, error = self._watch(test)
         if error is None:
@@ -87,7 +91,7 @@ class Diagnosis:
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return self._search_whole(test) or report(
+            return self._search_whole(test, watching, beside) or report(
                 test, describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
             )
         runner = self._make_runner()
@@ -100,7 +104,9 @@ class Diagnosis:
         if found := self._find_known_repair(test):
             return found
         first = watching.wrong[0]
-        cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
+        # Later calls of an object depend on what the wrong one has left.
+        most = 1 if self.suite.functions.paired[first.call].kind else MOST_CASES
+        cases = [each for each in watching.wrong if each.call == first.call][:most]
         failing = [test]
         for other in others[: 2 * MOST_CASES]:
             watching, error = self._watch(other)
@@ -153,29 +159,44 @@ class Diagnosis:
         words = finding.proof.partition(",")[0]
         return [replace(finding, proof=_describe_proof(words, finding.problem, [test], [test]), tests=(test,))]
 
-    def _search_whole(self, test: str) -> list[Finding]:
-        """Hold all that runs in a test against what the reference computes in it, where no call can be compared."""
-        runner, whole = make_whole(self.suite, test, time.process_time() + MOST_SECONDS) or (None, None)
-        if runner is None or whole is None:
-            return []
-        for known in self.proved_whole:
-            if runner.passes(whole, known.patch):
-                return [self._report(each, known, [test], [test]) for each in known.found]
+    def _search_whole(self, test: str, watching: Watching, beside: Sequence[str]) -> list[Finding]:
+        """Hold all that runs in a test against what the reference computes in it, where no call shows the place.
+
+        What the fixtures that tests share run comes last, since to make them anew takes long.
+        """
         if known_repair := self._find_known_repair(test):
             return known_repair
-        search = Search(Experiment(runner, [whole]))
-        found = search.find()
-        if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
-            found = []
-        if not found or found[0].trace.is_called_rightly(found[0].place):
-            near = [*map(find_line, search.divergences)]
-            if repair := self._find_repair(runner, WHOLE, [whole], [test], near):
-                return [repair]
-        if not found:
-            return []
-        known = Proved(found, join_patches(found), "")
-        self.proved_whole.append(known)
-        return [self._report(each, known, [test], [test]) for each in found]
+        until, most = time.process_time() + MOST_SECONDS, 0
+        for is_anew in (False, True):
+            runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
+            if not (has_reference or watching.calls) or len(order := runner.look(whole).order) == most:
+                continue
+            most = len(order)
+            for known in self.proved_whole:
+                if runner.passes(whole, known.patch):
+                    return [self._report(each, known, [test], [test]) for each in known.found]
+            search = Search(Experiment(runner, [whole]))
+            found = search.find() if has_reference else []
+            if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
+                found = []
+            if not found or not is_plain(found) or found[0].trace.is_called_rightly(found[0].place):
+                near = [*map(find_line, [*search.divergences, *(order[:1] if is_anew else ())])]
+                words = RIGHT if watching.calls else WHOLE
+                if repair := self._find_repair(runner, words, [whole], [test], near, self._list_passing(beside)):
+                    return [repair]
+            if found:
+                known = Proved(found, join_patches(found), "")
+                self.proved_whole.append(known)
+                return [self._report(each, known, [test], [test]) for each in found]
+        return []
+
+    def _list_passing(self, tests: Sequence[str]) -> list[Test]:
+        """List tests that pass, as many as run in a short time."""
+        until = time.process_time() + BESIDE_SECONDS
+        for test in tests[:MOST_PASSING]:
+            if test not in self.failing and time.process_time() < until:
+                self.failing[test] = self.fails(test)
+        return [self.suite.make_item(test) for test in tests if self.failing.get(test) is False]
 
     def fails(self, test: str) -> bool:
         """Tell whether a test fails."""
@@ -219,7 +240,7 @@ class Diagnosis:
         name = first.call.rpartition(".")[2]
         error = self.suite.ending(tests[0])
         if error and not isinstance(error, WrongAnswer):
-            place, said = self._find_end(runner, tests[0], error)
+            place, said = self._find_end(tests[0], error)
             words = f"{first.name[0].upper()}{first.name[1:]} raises, and {right}.{name} does not."
             if repair := self._find_repair(runner, words, tests, failing, list_lines(error)):
                 return [repair]
@@ -238,15 +259,21 @@ class Diagnosis:
         if divergences:
             said = self._describe_first(divergences[0])
         else:
-            place, said = self._find_end(runner, tests[0], error)
+            place, said = self._find_end(tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
         return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
 
     def _find_repair(
-        self, runner: Runner, words: str, tests: Sequence[Test], failing: Sequence[str], near: Sequence[Line]
+        self,
+        runner: Runner,
+        words: str,
+        tests: Sequence[Test],
+        failing: Sequence[str],
+        near: Sequence[Line],
+        others: Sequence[Test] = (),
     ) -> Finding | None:
-        """Find the one change of the code with which some calls give what the reference gives."""
-        if not (repair := find_repair(runner, tests, [], near)):
+        """Find the one change of the code with which some calls give what the reference gives, and others pass."""
+        if not (repair := find_repair(runner, tests, others, near)):
             return None
         name = tests[0].cases()[0].call
         passing = [test for test in failing if repair.passes(self.suite.make_item(test))]
@@ -278,6 +305,11 @@ class Diagnosis:
 
     def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
         """Report a call that returns another text, with the line that returns it."""
+        said = f"{case.name[0].upper()}{case.name[1:]} gives {words}."
+        return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **self._find_return(case))]
+
+    def _find_return(self, case: Case) -> dict[str, Any]:
+        """Find the line at which a call returns."""
         paired, lines = self.suite.functions.paired[case.call], list[int]()
 
         def leave(frame: FrameType, _: Any) -> None:
@@ -285,11 +317,9 @@ class Diagnosis:
 
         with self.suite.functions.code.run(Recorder(noting=False, limit=sys.maxsize, leave=leave)):
             paired(**copy_parts(case.inputs))
-        place = self._show_line(*paired.key, lines[-1]) if lines else {}
-        said = f"{case.name[0].upper()}{case.name[1:]} gives {words}."
-        return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **place)]
+        return self._show_line(*paired.key, lines[-1]) if lines else {}
 
-    def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
+    def _find_end(self, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
         """Find the line that raises, or else the line that returns, if no value before it is wrong."""
         frames = traceback.walk_tb(error.__traceback__) if error else ()
         own = [(frame, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
@@ -298,11 +328,10 @@ class Diagnosis:
         if own and error:
             code, line = own[-1][0].f_code, own[-1][1]
             return self._show_line(code.co_filename, code.co_qualname, line), f"{type(error).__name__}: {error}"
-        order = runner.look(test).order
-        if not order or not isinstance(error, WrongAnswer):
+        if not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
-        said = "What this line returns differs from the reference; no earlier value does."
-        return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
+        place = self._find_return(test.cases()[0])
+        return place, "What this line returns differs from the reference; no earlier value does." if place else ""
 
     def _is_refused(self, frame: FrameType) -> bool:
         """Tell whether the reference also raises on the arguments of a call, so that the calling line is wrong."""

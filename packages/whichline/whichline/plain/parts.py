@@ -41,7 +41,7 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
 
     With `is_whole`, the form of an object that has a reference is its history.
     """
-    if isinstance(value, Tensor) or type(value) in (bool, int, float):
+    if isinstance(value, Tensor) or type(value) in (bool, int, float, complex):
         parts[name] = value
         if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
             parts[name + GRADIENT] = value.grad
@@ -137,6 +137,9 @@ def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
 
 
 def as_tensor(x: Any) -> Tensor:
+    """Return a tensor as it is; make one of a number, with two elements if that is complex."""
+    if isinstance(x, complex):
+        return torch.tensor([x.real, x.imag], dtype=torch.float64)
     return x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.bool if type(x) is bool else torch.float64)
 
 

@@ -21,6 +21,7 @@ from whichline.locate.run import Runner
 from whichline.plain.functions import Followed
 from whichline.plain.parts import ANSWER
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, add_outputs, add_step, collect_steps
+from whichline.plain.watching import Watching
 
 TEST = "the whole test"  # among the functions that the engine calls
 
@@ -35,24 +36,35 @@ class Computed:
         return self.steps
 
 
-def make_whole(suite: PlainSuite, test: str, until: float) -> tuple[Runner, Test] | None:
-    """Make a test of the engine whose one call is a test of pytest, and its runner; None if no reference runs in it."""
-    steps = _collect(suite, test, is_anew=False)
+def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tuple[Runner, Test, bool]:
+    """Make a test of the engine whose one call is a test of pytest, its runner, and whether a reference runs in it.
+
+    It passes if the test passes, and each call in it that can be compared returns what the reference returns.
+
+    Args:
+        suite: has the code and the references.
+        test: its id.
+        until: the processor time at which a search ends.
+        is_anew: whether the fixtures that tests share are made for each run, too.
+    """
+    steps = _collect(suite, test, is_anew)
     steps = steps if steps.outputs else _collect(suite, test, is_anew=True)
-    if not steps.outputs:
-        return None
 
     def check(case: Case) -> None:
-        error = suite.run_item(test, lambda run: getattr(suite.calls, TEST)(run))
+        watching = Watching(suite)
+        with suite.functions.routing(watching):
+            error = getattr(suite.calls, TEST)(lambda: suite.run_item(test, is_anew=is_anew))
         if isinstance(error, AssertionError):
             raise WrongAnswer(str(error)) from error
         if error:
             raise error
+        if watching.wrong or watching.texts:
+            raise WrongAnswer("a call returns something else than the reference")
 
     setattr(suite.functions.code.adapters, TEST, lambda run: run())
     case = Case(test, TEST, {}, None, {})
-    follow = {TEST: Computed(steps)}
-    return Runner(suite, follow, suite.functions.code, until=until), Test(test, check, ("", 0), stored=lambda: case)  # type: ignore[arg-type]
+    runner = Runner(suite, {TEST: Computed(steps)}, suite.functions.code, until=until)  # type: ignore[arg-type]
+    return runner, Test(test, check, ("", 0), stored=lambda: case), bool(steps.outputs)
 
 
 def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:

@@ -1,0 +1,300 @@
+"""Changes of an expression or a statement, of the kinds that undo common mistakes."""
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Div,),
+    ast.Div: (ast.Mult, ast.FloorDiv),
+    ast.FloorDiv: (ast.Mod, ast.Div),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Lt: (ast.LtE, ast.Gt, ast.GtE),
+    ast.LtE: (ast.Lt, ast.GtE, ast.Gt),
+    ast.Gt: (ast.GtE, ast.Lt, ast.LtE),
+    ast.GtE: (ast.Gt, ast.LtE, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+}
+ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
+COUNTERPARTS = (
+    ("cos", "sin"), ("min", "max"), ("amin", "amax"), ("argmin", "argmax"), ("minimum", "maximum"), ("floor", "ceil"),
+    ("tril", "triu"), ("any", "all"), ("sum", "mean"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("log", "log2"),
+    ("var", "std"), ("append", "appendleft"), ("pop", "popleft"),
+)  # fmt: skip
+OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
+OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
+OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
+AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
+MOST_NAMES = 6  # that replace one name
+MOST_AXES = 8  # of an operand of einsum
+
+# What a change is, after "With"; a message does not say what would be right.
+OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
+NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
+SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
+SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
+PARENTHESES = "the parentheses here in another place"
+ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
+OTHER_END, RETURNED = "the other end here", "`return` here"
+OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
+NOTHING, LINE = "a part of this left out", "this line left out"
+LISTED = "a list here, which a loop does not use up as it does a generator"
+
+NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
+
+Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
+Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Lists what may take the place of an expression or of a statement."""
+
+    # gives, for a name, `self.x` or a number, the names of things of the same kind, those nearest to a line first
+    list_alike: Callable[[str, int], Collection[str]]
+    parameters: Mapping[str, Sequence[str]]  # of the functions and classes of the student's, by their names
+    modules: Collection[str]  # the names that are imported
+    is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
+
+    def list_changes(self, slot: Slot) -> Iterator[Change]:
+        """List the changes of the node in a slot."""
+        node = get_node(slot)
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            list_own = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+            yield from list_own(node, slot) if list_own else ()
+            yield from self._list_beside(node, slot)
+
+    def _list_beside(self, node: ast.AST, slot: Slot) -> Iterator[Change]:
+        """List the changes that depend on where a node stands."""
+        above, field, _ = slot
+        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
+        if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
+            yield node, ast.UnaryOp(ast.USub(), node), SIGN
+        is_bound = isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range")
+        is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
+        if is_bound or _name_called(node) == "len" or (is_whole and self.is_counted(node)):
+            yield from ((node, each, ONE_MORE) for each in _list_next(node))
+        if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SIZES:
+            yield node, _call("abs", node), ABSOLUTE
+        if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SHARES:
+            yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
+        if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
+            yield from ((node, name, NAME) for name in self._list_names(node))
+        if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
+            yield node, _call("list", node), LISTED
+        if isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare):
+            names = dict.fromkeys(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
+            for one, other in combinations(names, 2):
+                if other in self.list_alike(one, node.lineno):
+                    yield node, _Exchange(one, other).visit(copy.deepcopy(node)), NAMES
+
+    # Expressions.
+
+    def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
+        names = self._list_names(node) if slot[1] != "func" else ()
+        yield from ((node, name, NAME) for name in names)
+
+    def _list_names(self, node: ast.expr) -> list[ast.expr]:
+        names = [*self.list_alike(ast.unparse(node), node.lineno)][:MOST_NAMES]
+        return [ast.parse(name, mode="eval").body for name in names]
+
+    _of_attribute = _of_name
+
+    def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
+        match node.value:
+            case bool(x):
+                yield node, ast.Constant(not x), OPPOSITE
+            case int(x):
+                yield from ((node, ast.Constant(each), NUMBER) for each in {x + 1, x - 1, -x, 2 * x} - {x})
+            case float(x):
+                yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
+            case str(x) if isinstance(slot[0], ast.Call) and "->" in x:
+                yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(x))
+
+    def _of_binop(self, node: ast.BinOp, _: Slot) -> Iterator[Change]:
+        left, op, right = node.left, node.op, node.right
+        yield from ((node, ast.BinOp(left, each(), right), OPERATOR) for each in OPERATORS.get(type(op), ()))  # type: ignore[arg-type]
+        if isinstance(op, ORDERED):
+            yield node, ast.BinOp(right, op, left), SIDES
+        if isinstance(op, ast.MatMult):
+            yield node, ast.BinOp(_transpose(left), op, right), TURNED
+            yield node, ast.BinOp(left, op, _transpose(right)), TURNED
+        if isinstance(left, ast.BinOp):
+            yield node, ast.BinOp(left.left, left.op, ast.BinOp(left.right, op, right)), PARENTHESES
+            yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
+        if isinstance(right, ast.BinOp):
+            yield node, ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right), PARENTHESES
+        yield from ((node, side, NOTHING) for side in (left, right))
+
+    def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:
+        others = OPERATORS.get(type(node.ops[0]), ()) if len(node.ops) == 1 else ()
+        yield from ((node, ast.Compare(node.left, [each()], node.comparators), COMPARISON) for each in others)  # type: ignore[list-item]
+
+    def _of_boolop(self, node: ast.BoolOp, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.BoolOp(each(), node.values), OPERATOR) for each in OPERATORS[type(node.op)])  # type: ignore[arg-type]
+        yield from ((node, each, NOTHING) for each in node.values)
+
+    def _of_unaryop(self, node: ast.UnaryOp, _: Slot) -> Iterator[Change]:
+        yield node, node.operand, SIGN if isinstance(node.op, ast.USub) else OPPOSITE
+
+    def _of_ifexp(self, node: ast.IfExp, _: Slot) -> Iterator[Change]:
+        yield node, ast.IfExp(node.test, node.orelse, node.body), SIDES
+        yield from ((node, each, NOTHING) for each in (node.body, node.orelse))
+
+    def _of_tuple(self, node: ast.Tuple, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.Tuple(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+
+    def _of_list(self, node: ast.List, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.List(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+
+    def _of_dict(self, node: ast.Dict, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.Dict(node.keys, each), ORDER) for each in _list_exchanges(node.values))
+
+    def _of_slice(self, node: ast.Slice, slot: Slot) -> Iterator[Change]:
+        lower, upper, marked = node.lower, node.upper, slot[0]
+        yield from ((marked, ast.Slice(each, upper, node.step), ONE_MORE) for each in _list_next(lower, 1))
+        yield from ((marked, ast.Slice(lower, each, node.step), ONE_MORE) for each in _list_next(upper, -1))
+        if lower or upper:
+            yield marked, ast.Slice(upper, lower, node.step), SIDES
+            yield from ((marked, each, NOTHING) for each in (ast.Slice(None, upper), ast.Slice(lower, None)))
+        if bool(lower) != bool(upper):
+            other = ast.UnaryOp(ast.USub(), lower or upper)  # type: ignore[arg-type]  (one of them is there)
+            yield marked, ast.Slice(other, None) if upper else ast.Slice(None, other), OTHER_END
+
+    def _of_call(self, node: ast.Call, _: Slot) -> Iterator[Change]:
+        func, arguments, keywords = node.func, node.args, node.keywords
+        name, is_method = _name_called(node), self._is_method(func)
+        if name in OTHER:
+            field = {"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]}
+            yield node, ast.Call(_with(func, **field), arguments, keywords), FUNCTION
+        if not any(isinstance(each, ast.Starred) for each in arguments):
+            by_names = _order_by_names(arguments, self.parameters.get(name, ()))
+            orders = [*by_names, *_list_exchanges(arguments)]
+            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
+        for values in _list_exchanges([each.value for each in keywords]):
+            new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
+            yield node, ast.Call(func, arguments, new), ARGUMENTS
+        if name in ("var", "std") and not any(each.arg in ("unbiased", "correction", "ddof") for each in keywords):
+            yield node, ast.Call(func, arguments, [*keywords, ast.keyword("unbiased", ast.Constant(False))]), OPTION
+        if name == "gelu" and not keywords:
+            yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
+        for each in keywords:
+            if each.arg in AXES:
+                yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        inner = func.value if is_method and isinstance(func, ast.Attribute) else arguments[0] if arguments else None
+        if inner and not isinstance(inner, ast.Starred):
+            yield node, inner, NOTHING
+
+    def _is_method(self, func: ast.expr) -> bool:
+        is_of_module = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
+        return isinstance(func, ast.Attribute) and not (is_of_module and func.value.id in {*self.modules, "self"})  # type: ignore[attr-defined]
+
+    # Statements.
+
+    def _of_augassign(self, node: ast.AugAssign, _: Slot) -> Iterator[Change]:
+        for each in OPERATORS.get(type(node.op), ()):
+            yield node, ast.AugAssign(node.target, each(), node.value), OPERATOR  # type: ignore[arg-type]
+        yield node, ast.Assign([node.target], node.value), OPERATOR
+        yield node, ast.Pass(), LINE
+
+    def _of_assign(self, node: ast.Assign, _: Slot) -> Iterator[Change]:
+        names = {each.id for each in node.targets if isinstance(each, ast.Name)}
+        if names & count_read(node.value).keys():
+            yield node, ast.Pass(), LINE
+
+    def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
+        yield node, ast.Return(node.value), RETURNED
+        yield node, ast.Pass(), LINE
+
+    def _of_if(self, node: ast.If, _: Slot) -> Iterator[Change]:
+        yield node.test, ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse), OPPOSITE
+
+
+class _Exchange(ast.NodeTransformer):
+    """Exchanges expressions by their texts."""
+
+    def __init__(self, one: str, other: str) -> None:
+        self._texts = {one: other, other: one}
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        text = ast.unparse(node) if isinstance(node, NAMED) else ""
+        return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
+
+
+def _with(node: ast.expr, **fields: object) -> ast.expr:
+    """Copy a node with other fields."""
+    new = copy.copy(node)
+    vars(new).update(fields)
+    return new
+
+
+def _call(name: str, argument: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [argument], [])
+
+
+def _transpose(x: ast.expr) -> ast.expr:
+    return ast.Attribute(x, "mT", ast.Load())
+
+
+def _name_called(node: ast.AST) -> str:
+    """The last name of what a call calls."""
+    func = getattr(node, "func", None)
+    return getattr(func, "attr", getattr(func, "id", ""))
+
+
+def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
+    """List the orders of the elements in which two are exchanged."""
+    for i, j in combinations(range(len(elements)), 2):
+        new = [*elements]
+        new[i], new[j] = new[j], new[i]
+        yield new
+
+
+def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:
+    """The arguments in the order of the parameters of these names, where that is no exchange of two."""
+    by_name = {getattr(each, "id", getattr(each, "attr", "")): each for each in arguments}
+    names = [*parameters[: len(arguments)]]
+    if len(by_name) == len(arguments) > 2 and {*by_name} == {*names} and [*by_name] != names:
+        yield [by_name[name] for name in names]
+
+
+def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
+    """List a bound plus one and minus one; the bound of a slice may be missing."""
+    if bound is None:
+        return [ast.Constant(default)]
+    if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes
+        return []
+    return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
+
+
+def _list_patterns(text: str) -> Iterator[str]:
+    """The pattern of einsum with two axes of one operand, or of the result, exchanged."""
+    left, _, right = text.partition("->")
+    terms = [each.split() if " " in each.strip() else [*each.strip()] for each in (*left.split(","), right)]
+    joint = " " if " " in right.strip() or any(len(each) > 1 for term in terms for each in term) else ""
+    for number, axes in enumerate(terms):
+        for i, j in combinations(range(min(len(axes), MOST_AXES)), 2):
+            if not {axes[i], axes[j]} & {"...", "(", ")", "."}:
+                new = [*axes]
+                new[i], new[j] = new[j], new[i]
+                joined = [joint.join(new if n == number else each) for n, each in enumerate(terms)]
+                yield f"{','.join(joined[:-1])} -> {joined[-1]}"
+
+
+def get_node(slot: Slot) -> ast.AST:
+    above, name, number = slot
+    value = getattr(above, name)
+    return value if number is None else value[number]
+
+
+def count_read(node: ast.AST) -> Counter[str]:
+    """Count how often names are read in a node."""
+    return Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
