@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from whichline.engine.finding import Finding
+from whichline.locate.probe import TooLongError
 from whichline.plain import Names
 from whichline.plain.diagnosis import Diagnosis
 from whichline.plain.functions import Functions
@@ -95,6 +96,16 @@ class Server:
         with suppress(KeyboardInterrupt):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=_Next(item))
         return self.error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        except TooLongError as error:  # pytest remembers only an `Exception`, and without it the fixture is not ended
+            fixturedef.cached_result = (None, fixturedef.cache_key(request), (error, None))  # type: ignore[arg-type, assignment]
+            raise
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
