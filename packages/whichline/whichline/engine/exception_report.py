@@ -156,7 +156,14 @@ class ExceptionReport:
     def _explain_message(self) -> list[str]:
         advice = shorten(self.headline)[1]
         last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
-        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice) or last
+        said = [*map(self._add_place, explain_message(self.kind, self.text))]
+        return explain_pattern(self.error) or said or [advice] * bool(advice) or last
+
+    def _add_place(self, line: str) -> str:
+        """Add to a line about a key that the adapter gave where that key stands, if it stands in one place."""
+        key = re.fullmatch(r'  the adapter gave "([^"]*)"', line)
+        places = [at for at, _, each in self._definitions.list_own(ast.Constant) if key and each.value == key[1]]
+        return f"{line}, in {places[0]}" if len(places) == 1 else line
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the missing one."""
@@ -217,6 +224,14 @@ class ExceptionReport:
             inner = self._explain_attribute(error.name or "", error.obj) if error.name != name else []
             return [f"`{name}` is a property, in {where}", *inner]
         return []
+
+    def find_backward(self, kind: str) -> tuple[str, int, str] | None:
+        """Find the last line of the `backward` of a class, if there is one: its file, number and function."""
+        for at, holder, each in self._definitions.list_own(ast.FunctionDef):
+            if each.name == "backward" and isinstance(holder, ast.ClassDef) and holder.name == kind:
+                file = at.rpartition(":")[0]
+                return str(self._root / file), each.body[-1].lineno, f"{kind}.backward"
+        return None
 
     # The text.
 

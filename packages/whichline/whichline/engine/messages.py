@@ -89,6 +89,12 @@ SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
 OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
 
 RULES = (
+    Rule(
+        r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)",
+        "`backward` returns {1} values, and `forward` has {0} arguments after `ctx`: return one gradient for each, "
+        "and None where there is none",
+        ask="",
+    ),
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),
     Rule(r"^(Syntax|Indentation|Tab)Error", ask=""),
     Rule(

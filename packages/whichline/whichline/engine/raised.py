@@ -1,6 +1,7 @@
 """Find the mistake in the expression that raised: a name that is None, a pair instead of a tensor, a missing key."""
 
 import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -56,7 +57,8 @@ class Raised:
     def _describe_origin(self, node: ast.expr) -> str:
         """Say in which line a name got its value; "" if it is an argument."""
         made = self._definitions.find_origin_of_name(node)
-        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument
+        is_argument = isinstance(node, ast.Name) and made is not None and isinstance(made.value, ast.Name)
+        if made is None or made.value is None or is_argument:
             return ""
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
@@ -139,9 +141,22 @@ class Raised:
         there = compute(node.value, self._names)
         if not isinstance(there, list | tuple):
             return ""
+        if not len(there) and (said := self._explain_no_arguments(node.value)):
+            return said
         what = f": {tuple(there)}" if isinstance(there, torch.Size) else ""
         what = f", and the last has the index {len(there) - 1}" if isinstance(node, ast.Subscript) else what
         return f"`{ast.unparse(node.value)}` has {len(there)} values{what}"
+
+    def _explain_no_arguments(self, node: ast.expr) -> str:
+        """Say which line passes all arguments by name to a function that looks for them in `*args`."""
+        code = self._calls[-1].tb_frame.f_code
+        last = code.co_argcount + code.co_kwonlyargcount
+        is_rest = bool(code.co_flags & inspect.CO_VARARGS) and ast.unparse(node) == code.co_varnames[last]
+        if not is_rest or len(self._calls) < 2:
+            return ""
+        caller = self._calls[-2]
+        line = self._definitions.place(caller.tb_frame.f_code, caller.tb_lineno)
+        return f"`{ast.unparse(node)}` is empty: {line} passes every argument by its name"
 
     def explain_dtype(self, _: re.Match[str]) -> str:
         """Say which dtype or device is passed to a function of torch's without `dtype=` or `device=`."""

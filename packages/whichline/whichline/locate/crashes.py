@@ -30,6 +30,8 @@ from whichline.locate.source_location import count_failing, name_file
 CALLERS = 1  # of the line that raises are shown, without the adapter
 NAMED = 3  # so many tests, or more, are not named
 FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in torch's warning about the line whose gradient raised
+# in torch's message about an autograd function of the student's
+BY_HAND = re.compile(r"function (\w+)Backward returned an incorrect number of gradients")
 
 
 @dataclass
@@ -297,6 +299,8 @@ def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
     """Move a crash to the line whose gradient raised; torch names it when it detects anomalies."""
     if crash.frames or suite.remote:
         return crash
+    if (by_hand := BY_HAND.match(crash.report.text)) and (place := crash.report.find_backward(by_hand[1])):
+        return replace(crash, frames=[_make_frame(*place, suite.root)])
     with warnings.catch_warnings(record=True) as caught, torch.autograd.set_detect_anomaly(True, check_nan=False):
         warnings.simplefilter("always")
         record_calls(suite, crash.tests[0])
