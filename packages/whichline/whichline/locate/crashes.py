@@ -209,7 +209,11 @@ def _report(
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported else runner
-    cause = _find_cause(runner, crash, failing, passing) if runner and not crash.has_returned else None
+    cause = None
+    if runner and not crash.has_returned and crash.key not in runner.observed.unexplained:
+        cause = _find_cause(runner, crash, failing, passing)
+    if runner and not cause:
+        runner.observed.unexplained.add(crash.key)
     origins = _describe_origins(runner, crash) if runner and not (cause and cause.step) else []
     if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)

@@ -126,8 +126,11 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
     proved = [one for one in others if f"-{RAISES}" not in one.id]  # the line that raises may be right
     if not each.file or not proved or not each.tests:
         return each
-    lines = _list_run(suite, each, observed)
-    wrong = [one for one in proved if (one.file, one.line) in lines]
+    before = [one for one in found[: found.index(each)] if one in proved]
+    wrong = [one for one in before if (one.file, one.line) == (each.file, each.line)]
+    if not wrong:
+        lines = _list_run(suite, each, observed)
+        wrong = [one for one in proved if (one.file, one.line) in lines]
     if not wrong:
         return each
     title, count = suite.problems[each.problem].title, len(each.tests)

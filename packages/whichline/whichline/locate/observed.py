@@ -55,6 +55,7 @@ class Observed:
         recorder: gets the values from the probes; without one they do nothing.
         imports: how often the code was imported.
         is_stale: whether the code keeps state between runs, and another import would take too long.
+        unexplained: the crashes for which a search found no other place; in the next problem it would find none.
     """
 
     def __init__(self, adapters: Any, is_students: Callable[[str], bool], cell: str = "") -> None:
@@ -66,6 +67,7 @@ class Observed:
         self.files: dict[str, ProbedFile] = {}
         self.imports = 0
         self.is_stale = False
+        self.unexplained: set[object] = set()  # the crashes for which a search found no other place
         self._fastest = math.inf
         self._is_keeping = False
         self._error: Exception | None = None

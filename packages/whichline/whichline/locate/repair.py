@@ -6,6 +6,7 @@ is tried on one test before it is tried on all.
 
 import ast
 import gc
+import inspect
 import linecache
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -137,16 +138,28 @@ class _Function:
                 each.__code__ = before
 
     def _find_functions(self) -> list[FunctionType]:
-        """Find all functions with this code, once for each import, since the search takes long."""
+        """Find all functions with this code, once for each import."""
         observed = self.runner.observed
         if self._imports != observed.imports:
+            self._imports = observed.imports
             whole = observed.files[self.file].code
             code = find_code(whole, self.mutable.name) if whole else None
-            self._imports = observed.imports
-            self._functions = (
-                [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)] if code else []
-            )
+            named = _find_function(observed.find_namespace(self.file), self.mutable.name)
+            if named and named.__code__ is code:
+                self._functions = [named]
+            else:  # a decorator hides it
+                self._functions = [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)]
         return self._functions
+
+
+def _find_function(names: dict[str, Any], name: str) -> FunctionType | None:
+    """Find a function, or a method, by its qualified name."""
+    *classes, last = name.split(".")
+    for each in classes:
+        names = dict(vars(names.get(each, object)))
+    value = names.get(last)
+    value = inspect.unwrap(getattr(value, "__func__", value)) if callable(getattr(value, "__func__", value)) else None
+    return value if isinstance(value, FunctionType) else None
 
 
 def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
