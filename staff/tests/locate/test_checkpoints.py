@@ -1,11 +1,13 @@
 """The steps of a reference: on every stored case, the last one is the stored answer."""
 
 import pytest
+import torch
 
 from staff.tests.locate.test_places import REFERENCES
 from staff.tools.student import ROOT
 from whichline.engine.case import list_case_names, load_case
 from whichline.engine.compare import same
+from whichline.locate.checkpoints import list_reached
 
 FOLDERS = (ROOT / "fixtures", ROOT / "staff" / "fixtures")
 CASES = [
@@ -38,3 +40,12 @@ def test_the_steps_of_one_call_pass_gradients_on_to_the_arguments_of_the_next() 
         steps.taken["the answer"].graft().sum().backward()
         right = 1 + case.in_features.flatten(0, -2).sum(0)
         assert same(weights.grad, right.expand_as(weights), within=1e-6).all()
+
+
+def test_the_graph_of_a_view_whose_base_has_changed_is_not_followed() -> None:
+    base = torch.zeros(3)
+    with torch.no_grad():
+        view = base[:2]
+    base.mul_(torch.ones(3, requires_grad=True))
+    assert view.requires_grad
+    assert list_reached(view) == []  # torch raises when it is asked for the graph

@@ -38,6 +38,18 @@ TABLES = (
     "TABLES = {}\n\n\ndef keep(d, theta, longest):\n    TABLES[(theta, d, longest)] = Rotation(d, theta, longest)\n\n\n"
 )
 TURN = "    return Rotation(d_k, theta, max_seq_len)(in"
+BY_POSITION = "def in_rows(*args, **kwargs):\n    in_features, dim = args[0], kwargs['dim']"
+SAME = """class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dim):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+"""
 
 
 def layer(old: str, new: str, use: str = USE) -> Edits:
@@ -426,6 +438,36 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ATTENTION,
         [("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask)")],
         "TypeError: masked_fill() received an invalid combination of arguments - got (Tensor)",
+    ),
+    "arguments that are all passed by name": (
+        SOFTMAX,
+        [
+            ("def run_softmax(in_features, dim):", BY_POSITION),
+            (
+                "\n\ndef scores_of",
+                "\n\ndef run_softmax(in_features, dim):\n    return in_rows(x=in_features, dim=dim)\n\n\ndef scores_of",
+            ),
+        ],
+        "`args` is empty: adapters.py:20 passes every argument by its name.",
+    ),
+    "an attribute that is None by default": (
+        LINEAR,
+        [
+            (
+                MAKES,
+                LAYER.replace("d_out):", "d_out, scale=None):")
+                .replace(SETS, "        self.scale = scale\n" + SETS)
+                .replace(GIVES, GIVES + " * self.scale")
+                + MAKES,
+            ),
+            ("    return in_features @ weights.T\n", USE),
+        ],
+        "`self.scale` is None since adapters.py:35, `scale`.",
+    ),
+    "a gradient that a backward pass by hand leaves out": (
+        SOFTMAX,
+        [("def run_softmax", SAME + "def run_softmax"), ("x - largest)", "Same.apply(x - largest, dim))")],
+        "`backward` returns 1 value, but `forward` has 2 arguments after `ctx`: return a gradient, or None, for each.",
     ),
     "an index too high": (
         HEADS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from staff.tests.locate.conftest import Explain
+from staff.tests.locate.conftest import Explain, marked
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
 from whichline.locate.explain import describe_errors, explain, find
@@ -72,6 +72,12 @@ def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[...
     masked = next(test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]")
     (finding,) = explain(suite, [suite.run(masked)])
     assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_a_wrong_table_that_a_constructor_makes_explains_all_tests_of_its_callers(find: Explain) -> None:
+    (finding,) = find([MULTIHEAD], ("torch.arange(0, d, 2,", "torch.arange(d // 2,"))
+    assert marked(finding) == "torch.arange(d // 2, dtype=torch.float64)"
+    assert finding.proof.endswith("all 12 failing tests pass.")
 
 
 def test_nothing_is_told_of_a_right_program(find: Explain) -> None:

@@ -318,6 +318,35 @@ def test_what_changes_by_way_of_an_array_is_seen(explain: Explain) -> None:
     assert finding.said == ("Expected x − max; found 2 times that value.",)
 
 
+def test_a_value_that_depends_on_the_inputs_is_no_initial_value(explain: Explain) -> None:
+    begins = "largest = torch.full((*batch, q.shape[-2], 1), -1e30, dtype=wide)"
+    one = "largest = torch.full((1, 1), -1e30, dtype=wide)"
+    first, *_ = explain(BLOCKS, (begins, one), ("weighted = shrink * weighted + e", "weighted = weighted + e"))
+    assert marked(first).startswith("weighted + e @ V[")
+
+
+def test_a_call_that_unpacks_its_arguments_is_no_constant(explain: Explain) -> None:
+    """Its value is wrong, so what is made of it is no first divergence."""
+    inner = "def in_float32(function):\n    return lambda *args: function(*args).to(args[0].dtype)\n\n\n@in_float32\n"
+    head = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):"
+    plain = "\n\ndef run_decoding("
+    calls = f"\n\n{head}\n    return blocks(Q, K, V, mask, block_size)\n"
+    edits = (head, f"{inner}def blocks(Q, K, V, mask, block_size):"), (plain, f"{calls}{plain}")
+    wrong = ("shrink * total + e", "total + e"), ("total.clamp_min(1.0)", "total.clamp_min(1.0).sqrt()")
+    first, *_ = explain(BLOCKS, *edits, *wrong)
+    assert "function(" not in marked(first)
+
+
+def test_a_layout_of_other_axes_is_not_forced_on_a_checkpoint(explain: Explain) -> None:
+    """Under `vmap` the heads come before the batch, which only some test cases have."""
+    vmap = "torch.vmap(run_scaled_dot_product_attention, in_dims=(-3, -3, -3, None), out_dims=-3)"
+    new = f"heads = {vmap}(q + 0, k + 0, v, mask)"
+    old = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
+    (first,) = explain(HEADS, (old, new), ("        q, k = turn(q), turn(k)\n", "        pass\n"))
+    assert "in another order" not in " ".join(first.said)
+    assert first.proof.endswith("all 12 failing tests pass.")
+
+
 def test_two_mistakes_are_told_with_both_places(explain: Explain) -> None:
     first, second = explain(ATTENTION, (" / math.sqrt(d_k)", ""), ("~mask, -math.inf", "~mask, 1e-9"))
     assert (first.said[0], first.proof) == ("Expected the scaled scores; found the scores.", "")

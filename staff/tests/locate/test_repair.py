@@ -175,3 +175,28 @@ def test_a_call_that_runs_a_line_proved_wrong_elsewhere_refers_to_it(find: Expla
     assert not second.file
     assert second.is_of_earlier
     assert f":{first.line}" in second.said[0]
+
+
+DROPS = """def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    weights = run_softmax(scores_of(Q, K, mask), -1)
+    if training:
+        torch.manual_seed(seed)
+        weights = weights * torch.empty_like(weights).bernoulli_(1 - dropout) / (1 - dropout)
+    return weights @ V, weights
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "mark"),
+    [
+        ("/ (1 - dropout)", "* (1 - dropout)", "weights * torch.empty_like(weights)"),
+        ("bernoulli_(1 - dropout)", "bernoulli_(dropout)", "dropout"),
+    ],
+)
+def test_a_property_that_no_stored_value_shows_is_repaired(find: Explain, right: str, wrong: str, mark: str) -> None:
+    made = DROPS.replace(right, wrong)
+    (finding,) = find(["attention_module"], ("class Rotation:", f"{made}class Rotation:"))
+    assert list_marks([finding])[0].startswith(mark)
+    assert finding.proof.endswith("failing tests pass.")

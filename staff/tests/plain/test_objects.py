@@ -144,6 +144,26 @@ class Descent(Stepping):
     def move(self, p, gradient):
         change = 2 * self.rate * gradient
         p -= change
+
+
+class Stats:
+    def __init__(self):
+        self.count, self.mean = 0, 0.0
+
+    def add(self, x, count):
+        total = self.count + count
+        self.mean = self.mean + (x - self.mean) * self.count / total
+        self.count = total
+        return self
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def fill(self, size):
+        for row in range(size - 1):
+            self.rows.append(row)
 """
 SOLUTION = """
 import torch
@@ -267,6 +287,24 @@ class Descent:
         for p in self.params:
             slope = self.rate * p.grad
             p -= slope
+
+
+class Stats:
+    def __init__(self):
+        self.n, self.sum = 0, 0.0
+
+    def add(self, x, count):
+        self.sum += x * count
+        self.n += count
+        return self
+
+
+class Table:
+    def __init__(self):
+        self.entries = {}
+
+    def fill(self, size):
+        self.entries = dict.fromkeys(range(size))
 """
 TESTS = """
 import pytest
@@ -343,6 +381,33 @@ def test_descent():
     p.grad = torch.tensor([3.0, 5.0])
     code.Descent([p], 0.1).step()
     torch.testing.assert_close(p, torch.tensor([0.7, 1.5]))
+
+
+def test_stats():
+    assert code.Stats().add(1.0, 2).add(4.0, 1).mean == pytest.approx(2.0)
+
+
+def test_stats_once():
+    assert code.Stats().add(1.0, 2).count == 2
+
+
+@pytest.fixture(scope="module")
+def table():
+    table = code.Table()
+    table.fill(4)
+    return table
+
+
+def test_table(table):
+    assert table.rows == [0, 1, 2, 3]
+
+
+def test_table_again(table):
+    assert table.rows[-1] == 3
+
+
+def test_wrong(x):
+    assert code.Stats().add(1.0, 2).count == 3
 """
 
 
@@ -368,6 +433,26 @@ def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str
     assert place in places[test].split("\n")[1]
     assert said in places[test]
     assert "the failing test passes." in places[test]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "place"),
+    [
+        ("test_stats", "    self.mean = self.mean + (x - self.mean) * self.count / total"),
+        ("test_table", "    for row in range(size - 1):"),
+        ("test_table_again", "    for row in range(size - 1):"),
+    ],
+)
+def test_a_state_that_no_call_returns_is_repaired(places: dict[str, str], test: str, place: str) -> None:
+    """Fixtures that tests share, in which it is made, are run anew."""
+    assert place in places[test].split("\n")
+    assert places[test].strip().endswith("the failing test passes.")
+
+
+@pytest.mark.slow
+def test_right_code_is_not_changed_for_a_wrong_test(places: dict[str, str]) -> None:
+    assert "^" not in places["test_wrong"]
 
 
 @pytest.mark.slow

@@ -101,6 +101,10 @@ def signed(x):
     return np.prod(x)
 
 
+def phase(x):
+    return np.exp(1j * len(x))
+
+
 def running(x):
     out, total = [], 0.0
     for i, value in enumerate(x):
@@ -177,6 +181,10 @@ def drop(state):
 def signed(x):
     first = x[0]
     return first * x[1] * -x[2]
+
+
+def phase(x):
+    return np.exp(1j * (len(x) - 1))
 
 
 def running(x):
@@ -261,6 +269,10 @@ def test_drop(x):
 
 def test_signed():
     assert code.signed(np.array([2.0, 1.0, -1.0])) == 2.0
+
+
+def test_phase(x):
+    assert abs(code.phase(x) - np.exp(1j * (len(x) - 1))) < 1e-9
 
 
 def test_running(x):
@@ -383,6 +395,7 @@ def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
         ("test_share", "least = x.min(axis=1)", "of shape (2, 1); found the same numbers in shape (2,)."),
         ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
         ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
+        ("test_phase", "return np.exp(1j * len(x))", "With one more or one less here, the failing test passes."),
         ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
     ],
 )
@@ -405,7 +418,7 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
 
 @pytest.mark.slow
 def test_where_no_value_shows_the_line_a_change_of_the_code_does(places: dict[str, str]) -> None:
-    assert places["test_running"].startswith("code_.py:89, in running")
+    assert places["test_running"].startswith("code_.py:93, in running")
     assert places["test_running"].endswith("With another number here, the failing test passes.")
 
 

@@ -16,6 +16,7 @@ HINT = re.compile(
 )
 FOLLOWED = "anomaly detection"  # torch advises it; the position that we report is already its result
 
+EACH = "return a gradient, or None, for each"
 IMPORTS = {
     "torch": "import torch",
     "math": "import math",
@@ -88,11 +89,17 @@ INDICES = "Which indices are there along that axis, and which one does this line
 SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
 OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
 
+
+def _explain_gradients(match: re.Match[str]) -> list[str]:
+    expected, came = match.groups()
+    values = f"{came} value{'s' * (came != '1')}"
+    return [f"`backward` returns {values}, but `forward` has {expected} arguments after `ctx`: {EACH}"]
+
+
 RULES = (
     Rule(
         r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)",
-        "`backward` returns {1} values, and `forward` has {0} arguments after `ctx`: return one gradient for each, "
-        "and None where there is none",
+        _explain_gradients,
         ask="",
     ),
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),

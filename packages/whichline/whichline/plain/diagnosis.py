@@ -72,7 +72,7 @@ class Diagnosis:
         self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
         self.proved: list[Proved] = []
         self.proved_whole: list[Proved] = []  # where a whole test was one call
-        self.repairs: list[tuple[Repair, Finding]] = []
+        self.repairs: list[tuple[Repair, Finding, bool]] = []  # each with whether it needs all fixtures made anew
         self.failing: dict[str, bool] = {}  # whether tests beside those that are explained fail
 
     def explain(self, test: str, others: Sequence[str], beside: Sequence[str]) -> list[Finding]:
@@ -91,7 +91,7 @@ class Diagnosis:
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return self._search_whole(test, watching, beside) or report(
+            return self._search_whole(test, beside) or report(
                 test, describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
             )
         runner = self._make_runner()
@@ -153,13 +153,13 @@ class Diagnosis:
 
     def _find_known_repair(self, test: str) -> list[Finding]:
         """Find a repair of an earlier test with which this one passes, too."""
-        passing = (finding for repair, finding in self.repairs if repair.passes(self.suite.make_item(test)))
+        passing = (each for repair, each, is_anew in self.repairs if repair.passes(self.suite.make_item(test, is_anew)))
         if not (finding := next(passing, None)):
             return []
         words = finding.proof.partition(",")[0]
         return [replace(finding, proof=_describe_proof(words, finding.problem, [test], [test]), tests=(test,))]
 
-    def _search_whole(self, test: str, watching: Watching, beside: Sequence[str]) -> list[Finding]:
+    def _search_whole(self, test: str, beside: Sequence[str]) -> list[Finding]:
         """Hold all that runs in a test against what the reference computes in it, where no call shows the place.
 
         What the fixtures that tests share run comes last, since to make them anew takes long.
@@ -169,7 +169,9 @@ class Diagnosis:
         until, most = time.process_time() + MOST_SECONDS, 0
         for is_anew in (False, True):
             runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
-            if not (has_reference or watching.calls) or len(order := runner.look(whole).order) == most:
+            order = runner.look(whole).order
+            is_compared = any((each.file, each.function) in self.suite.pairs for each in order)
+            if not (has_reference or is_compared) or len(order) == most:
                 continue
             most = len(order)
             for known in self.proved_whole:
@@ -181,8 +183,9 @@ class Diagnosis:
                 found = []
             if not found or not is_plain(found) or found[0].trace.is_called_rightly(found[0].place):
                 near = [*map(find_line, [*search.divergences, *(order[:1] if is_anew else ())])]
-                words = RIGHT if watching.calls else WHOLE
-                if repair := self._find_repair(runner, words, [whole], [test], near, self._list_passing(beside)):
+                words = RIGHT if is_compared else WHOLE
+                others = self._list_passing(beside, is_anew)
+                if repair := self._find_repair(runner, words, [whole], [test], near, others, is_anew):
                     return [repair]
             if found:
                 known = Proved(found, join_patches(found), "")
@@ -190,13 +193,13 @@ class Diagnosis:
                 return [self._report(each, known, [test], [test]) for each in found]
         return []
 
-    def _list_passing(self, tests: Sequence[str]) -> list[Test]:
+    def _list_passing(self, tests: Sequence[str], is_anew: bool) -> list[Test]:
         """List tests that pass, as many as run in a short time."""
         until = time.process_time() + BESIDE_SECONDS
         for test in tests[:MOST_PASSING]:
             if test not in self.failing and time.process_time() < until:
                 self.failing[test] = self.fails(test)
-        return [self.suite.make_item(test) for test in tests if self.failing.get(test) is False]
+        return [self.suite.make_item(test, is_anew) for test in tests if self.failing.get(test) is False]
 
     def fails(self, test: str) -> bool:
         """Tell whether a test fails."""
@@ -271,12 +274,13 @@ class Diagnosis:
         failing: Sequence[str],
         near: Sequence[Line],
         others: Sequence[Test] = (),
+        is_anew: bool = False,
     ) -> Finding | None:
         """Find the one change of the code with which some calls give what the reference gives, and others pass."""
         if not (repair := find_repair(runner, tests, others, near)):
             return None
         name = tests[0].cases()[0].call
-        passing = [test for test in failing if repair.passes(self.suite.make_item(test))]
+        passing = [test for test in failing if repair.passes(self.suite.make_item(test, is_anew))]
         if not passing:
             return None  # as many a change would do
         finding = Finding(
@@ -287,7 +291,7 @@ class Diagnosis:
             tests=tuple(passing),
             **repair.show(self.suite.root),
         )
-        self.repairs.append((repair, finding))
+        self.repairs.append((repair, finding, is_anew))
         return finding
 
     def _find_changing(self, test: str, case: Case, name: str) -> list[Finding]:

@@ -288,6 +288,13 @@ def _measure(then: Trace) -> float:
     return float((then.came - right).abs().max()) if then.came.shape == right.shape else math.inf
 
 
+@dataclass(frozen=True)
+class Item(Test):
+    """A test of pytest."""
+
+    is_anew: bool = False  # whether the fixtures that tests share are made for it, too
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlainSuite(Suite):
     """Tests of pytest, and calls that these make, as tests."""
@@ -317,9 +324,9 @@ class PlainSuite(Suite):
         known = (each for each in paired if each.has_right and each.is_found_by_code)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
-    def make_item(self, id: str) -> Test:
-        """Make a test of the engine that runs a test of pytest."""
-        return Test(id, lambda: None, ("", 0))
+    def make_item(self, id: str, is_anew: bool = False) -> Test:
+        """Make a test of the engine that runs a test of pytest; if wanted, with all its fixtures made anew."""
+        return Item(id, lambda: None, ("", 0), is_anew=is_anew)
 
     def make_test(self, name: str, problem: str, case: Case) -> Test:
         """Make a test of a function's result on the arguments of one call."""
@@ -342,7 +349,7 @@ class PlainSuite(Suite):
         if test.stored:
             return super().ending(test)
         with self.functions.routing(self._call):
-            return self.run_item(test.name)
+            return self.run_item(test.name, is_anew=isinstance(test, Item) and test.is_anew)
 
     def _call(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of a pytest test through the engine."""

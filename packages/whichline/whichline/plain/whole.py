@@ -48,7 +48,9 @@ def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tup
         is_anew: whether the fixtures that tests share are made for each run, too.
     """
     steps = _collect(suite, test, is_anew)
-    steps = steps if steps.outputs else _collect(suite, test, is_anew=True)
+    if not steps.outputs and not is_anew:
+        steps = _collect(suite, test, is_anew=True)
+        suite.run_item(test)  # makes the shared fixtures, which the next run would make otherwise
 
     def check(case: Case) -> None:
         watching = Watching(suite)
