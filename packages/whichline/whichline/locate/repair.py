@@ -158,7 +158,8 @@ def _find_function(names: dict[str, Any], name: str) -> FunctionType | None:
     for each in classes:
         names = dict(vars(names.get(each, object)))
     value = names.get(last)
-    value = inspect.unwrap(getattr(value, "__func__", value)) if callable(getattr(value, "__func__", value)) else None
+    value = getattr(value, "__func__", value)  # of a static or a class method
+    value = inspect.unwrap(value) if callable(value) else None
     return value if isinstance(value, FunctionType) else None
 
 

@@ -20,17 +20,17 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
-from whichline.locate.difference import compare
 from whichline.locate.found import Found, describe_correction, is_plain, join_patches
-from whichline.locate.options import Option, Options
+from whichline.locate.options import Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.repair import MOST_PASSING, Line, Repair, find_line, find_repair, list_lines
 from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
-from whichline.locate.values import as_value, find_layout, is_one
-from whichline.plain.functions import Functions, Paired
+from whichline.locate.values import is_one
+from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few
+from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
 from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
@@ -40,7 +40,6 @@ from whichline.rules.pairing import list_parameters
 
 MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
-FEW = 4  # numbers
 INSIDE = "It goes wrong inside this call."
 WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
 WHOLE = "what the reference computes in this test does not show the place."
@@ -132,12 +131,12 @@ class Diagnosis:
         runner.pairs = list_fitting(runner, tests)
         found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
         tests = [test for test in tests if any(test.name in each.explains for each in found)] or tests
-        if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
+        if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
             found = []
         if found and judge_calls(runner, tests, join_patches(found)).wrong:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
-            found = _find_shape(runner, tests) or found
+            found = find_shape(runner, tests) or found
         if not found:
             return self._find_unproved(runner, first, tests, failing)
         name = first.call
@@ -179,7 +178,7 @@ class Diagnosis:
                     return [self._report(each, known, [test], [test]) for each in known.found]
             search = Search(Experiment(runner, [whole]))
             found = search.find() if has_reference else []
-            if any(map(_is_answer, found)) or (len(found) > 1 and any(map(_is_of_few, found))):
+            if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
                 found = []
             if not found or not is_plain(found) or found[0].trace.is_called_rightly(found[0].place):
                 near = [*map(find_line, [*search.divergences, *(order[:1] if is_anew else ())])]
@@ -255,7 +254,7 @@ class Diagnosis:
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         # Constructors often draw random numbers.
         divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
-        divergences.sort(key=lambda place: _is_little(search.find_trace(place), place))
+        divergences.sort(key=lambda place: is_little(search.find_trace(place), place))
         place, said = dict[str, Any](), ""
         if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, divergences)]):
             return [repair]
@@ -353,61 +352,6 @@ class Diagnosis:
         node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
         node.col_offset = len(code) - len(code.lstrip())
         return show_place(file, function, node, self.suite.root)
-
-
-def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
-    """Find right numbers in a wrong shape, such as a mean that has lost its axis."""
-    trace = runner.look(tests[0])
-    for place in reversed(trace.places):
-        value = trace.value(place)[0]
-        if place.is_read or not isinstance(value, Tensor):
-            continue
-        for name, known in trace.known.list_alike(as_value(value)):
-            if name in trace.steps and known.tensor.shape != value.shape and find_layout(as_value(value), known):
-                patch = {place: Option((name,))}
-                if all(runner.passes(test, patch) for test in tests):
-                    return [Found(patch, trace, compare(trace, patch), tuple(test.name for test in tests))]
-    return []
-
-
-def _is_of_few(found: Found) -> bool:
-    """Tell whether an expression has so few numbers that two replacements prove nothing."""
-    return all(getattr(x, "numel", lambda: 1)() <= FEW for x in found.trace.values[found.place] if x is not None)
-
-
-def _is_answer(found: Found) -> bool:
-    """Tell whether a replacement is only the right output, without evidence that the mistake is there."""
-    place, trace = found.place, found.trace
-    wanted = trace.known.values.get(found.option.names[0])
-    answers = (step.value for name, step in trace.steps.items() if name.startswith(f"the {ANSWER}"))
-    if not wanted or not any(find_layout(wanted, each) is not None for each in answers):
-        return False
-    operands = trace.list_operands(place)
-    is_added_to = (
-        isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
-    )  # an earlier event may be wrong
-    is_first = trace.is_first_divergence(place) or place in trace.list_returned_early()
-    return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
-
-
-def _is_little(trace: Trace, place: Expression) -> bool:
-    """Tell whether there is little reason to suspect an expression: an element, a constant, or a single number."""
-    values = trace.values[place]
-    is_count = len(values) == 1 or all(type(x) is int for x in values)
-    return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_constructor(place)
-
-
-def _is_known(trace: Trace, place: Expression) -> bool:
-    """Tell whether an expression is right, in the right shape, or counts something, or is a constant."""
-    values, match = trace.values[place], trace.match(place)
-    if not trace.is_number(place) or match:
-        known = trace.known.values.get(match.names[0]) if match and not match.together else None
-        is_alike = known is None or sorted(known.tensor.shape) == sorted(getattr(values[0], "shape", ()))
-        return (trace.is_right(place) and is_alike) or trace.is_initial_value(place) or trace.is_constructor(place)
-    if isinstance(place.node, ast.Attribute) and Paired.has_calls_before(trace.arguments):
-        return False  # an earlier call may have set it
-    is_constant = not trace.list_operands(place) and len(set(values)) == 1 and trace.find_origin(place) is place
-    return is_constant or all(type(x) is int for x in values)
 
 
 def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
