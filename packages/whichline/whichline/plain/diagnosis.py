@@ -165,7 +165,7 @@ class Diagnosis:
         """
         if known_repair := self._find_known_repair(test):
             return known_repair
-        until, most = time.process_time() + MOST_SECONDS, 0
+        until, most, has_reference, is_compared = time.process_time() + MOST_SECONDS, 0, False, False
         for is_anew in (False, True):
             runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
             order = runner.look(whole).order
@@ -190,7 +190,7 @@ class Diagnosis:
                 known = Proved(found, join_patches(found), "")
                 self.proved_whole.append(known)
                 return [self._report(each, known, [test], [test]) for each in found]
-        return []
+        return report(test, WHOLE[0].upper() + WHOLE[1:]) if has_reference and not is_compared else []
 
     def _list_passing(self, tests: Sequence[str], is_anew: bool) -> list[Test]:
         """List tests that pass, as many as run in a short time."""
