@@ -20,7 +20,7 @@ from whichline.locate.candidates import (
     list_swaps,
 )
 from whichline.locate.difference import find_other
-from whichline.locate.options import Option, Options, list_options, list_shifted
+from whichline.locate.options import Option, Options, list_shifted
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
 from whichline.locate.trace import Trace
@@ -28,18 +28,6 @@ from whichline.locate.values import as_value, find_layout
 
 MOST = 0.75  # of the tests
 SEARCHED = 2  # first divergences upstream of which a skipped checkpoint is looked for
-
-
-def follow_constructors(experiment: Experiment, trace: Trace, place: Expression, option: Option) -> Options:
-    """Follow a constructor to the last call, as in `torch.ones(n, n).tril(1)`, where the same checkpoint is proved."""
-    while trace.is_constructor(place):
-        around = [each for each in trace.places if place in trace.list_operands(each) and not trace.is_right(each)]
-        options = [each for outer in around[:1] for each in list_options(trace, outer) if each.names == option.names]
-        proved = [each for each in options if experiment.all_pass({around[0]: each})]
-        if not proved:
-            break
-        place, option = around[0], proved[0]
-    return {place: option}
 
 
 def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wanted: Option) -> Options | None:

@@ -126,8 +126,7 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
     proved = [one for one in others if f"-{RAISES}" not in one.id]  # the line that raises may be right
     if not each.file or not proved or not each.tests:
         return each
-    before = [one for one in found[: found.index(each)] if one in proved]
-    wrong = [one for one in before if (one.file, one.line) == (each.file, each.line)]
+    wrong = [one for one in proved if _is_part(each, one)]
     if not wrong:
         lines = _list_run(suite, each, observed)
         wrong = [one for one in proved if (one.file, one.line) in lines]
@@ -137,6 +136,13 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
     tests = f"{count} failing test{'s' * (count > 1)} of {title} also run{'s' * (count == 1)}"
     said = f"{tests} {wrong[0].file}:{wrong[0].line}: correct that line first."
     return Finding(each.problem, f"{each.problem}-as-earlier", (said,), tests=each.tests, repeats=(wrong[0].id,))
+
+
+def _is_part(each: Finding, one: Finding) -> bool:
+    """Tell whether an expression is a part of another one."""
+    (start, end), (first, last) = each.columns, one.columns
+    is_inside = first <= start and end <= last and each.columns != one.columns
+    return (each.file, each.line) == (one.file, one.line) and is_inside
 
 
 def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int]]:

@@ -22,7 +22,6 @@ from whichline.locate.causes import (
     find_cause_in_most,
     find_common_cause,
     find_one_call,
-    follow_constructors,
     is_by_chance,
 )
 from whichline.locate.difference import compare
@@ -273,7 +272,7 @@ class Search:
         return [test for test in others if not self.experiment.passes(test, found.patch)]
 
     def _find_shown_cause(self, found: Found, others: Sequence[Found] = ()) -> Found:
-        """Move to the expression that a tutor would point at: the last of several constructors, or the cause.
+        """Move to the expression that a tutor would point at, the cause.
 
         Args:
             found: a replacement that makes tests pass.
@@ -283,10 +282,9 @@ class Search:
             return found
         experiment, trace = self._restrict(found), found.trace
         experiment = experiment.add(join_patches(others)) if others else experiment
-        patch = follow_constructors(experiment, trace, found.place, found.option)
-        ((divergence, wanted),) = patch.items()
-        patch = find_cause(experiment, trace, divergence, wanted) or patch
-        found = found if patch == found.patch else replace(found, patch=patch, difference=compare(trace, patch))
+        ((divergence, wanted),) = found.patch.items()
+        if patch := find_cause(experiment, trace, divergence, wanted):
+            found = replace(found, patch=patch, difference=compare(trace, patch))
         return replace(found, shown=_find_shown(trace, found.place, found.option))
 
     def _find_common_cause(self, skipped: bool) -> list[Found]:
