@@ -62,7 +62,7 @@ def test_a_state_dict_with_other_keys(tmp_path):
         "RuntimeError: Error(s) in loading state_dict for Linear:",
         "  the weights do not fit Linear",
         '    Linear expected "weight"',
-        '    the adapter gave "W"',
+        '    the adapter gave "W", in adapters.py:15',
         "  a key is the name of the attribute that holds the parameter, as in",
         "    self.weight -> weight",
         "  adapters.py:15, in run_linear",

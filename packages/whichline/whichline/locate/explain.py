@@ -126,7 +126,7 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
     proved = [one for one in others if f"-{RAISES}" not in one.id]  # the line that raises may be right
     if not each.file or not proved or not each.tests:
         return each
-    wrong = [one for one in proved if _is_part(each, one)]
+    wrong = [one for one in found[: found.index(each)] if one in proved and _is_part(each, one)]
     if not wrong:
         lines = _list_run(suite, each, observed)
         wrong = [one for one in proved if (one.file, one.line) in lines]

@@ -63,7 +63,7 @@ class Expression:
         return ast.unparse(self.node.func) if isinstance(self.node, ast.Call) else ""
 
     @cached_property
-    def is_given_all(self) -> bool:
+    def unpacks_arguments(self) -> bool:
         """Tell whether this is a call with `*args` or `**kwargs`, whose parts have no names."""
         call = self.node
         return isinstance(call, ast.Call) and (

@@ -312,7 +312,7 @@ class Trace:
 
     def is_constructor(self, place: Expression) -> bool:
         """Tell whether an expression is a call that makes a tensor from numbers alone."""
-        is_call = isinstance(place.node, ast.Call) and not self.is_number(place) and not place.is_given_all
+        is_call = isinstance(place.node, ast.Call) and not self.is_number(place) and not place.unpacks_arguments
         return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
     def is_initial_value(self, place: Expression) -> bool:
