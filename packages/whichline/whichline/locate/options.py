@@ -129,6 +129,8 @@ def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Ite
     yield from _list_in_series(trace, values, steps)
     steps = [step for step in steps if not step.series]
     if times > 1 and all(isinstance(each, Tensor) for each in values):
+        if times <= MOST_CALLS:
+            yield from _mend_one(trace, values, steps)
         for step in steps:
             for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
                 yield Option((step.name,), axes, is_sliced=True)
@@ -164,6 +166,16 @@ def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step
         layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
         is_put = len(values) > 1 and isinstance(step.tensor, Tensor)  # a number cannot replace a tensor
         yield from (Option((step.name,), axes, is_series=True) for axes in layouts or [None] * is_put)
+
+
+def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """List checkpoints for the one event in which an expression is wrong; its other events keep their values."""
+    names = [found[0] if (found := trace.find(value)) else "" for value in values]
+    if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
+        for step in steps:
+            if step.value.tensor.shape == values[wrong[0]].shape:
+                mended = tuple(step.name if i in wrong else name for i, name in enumerate(names))
+                yield Option(mended, tuple(range(values[0].ndim)))
 
 
 Options = Mapping[Expression, Option]
