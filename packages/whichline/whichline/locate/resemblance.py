@@ -139,7 +139,8 @@ def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
     if here.shape[1] != there.shape[1] or too_many or here.isnan().any():
         return []
     here, there = here.clamp(-LARGE, LARGE), there.clamp(-LARGE, LARGE)
-    is_same = (here[:, None] - there).abs().amax(-1) <= CLOSE * there.abs().amax()
+    finite = there.abs()[there.abs() < LARGE]
+    is_same = (here[:, None] - there).abs().amax(-1) <= CLOSE * (finite.amax() if len(finite) else 0)
     return is_same.int().argmax(1).tolist() if bool((is_same.sum(1) == 1).all()) else []
 
 
