@@ -161,8 +161,9 @@ class ExceptionReport:
 
     def _add_place(self, line: str) -> str:
         """Add to a line about a key that the adapter gave where that key stands, if it stands in one place."""
-        key = re.fullmatch(r'  the adapter gave "([^"]*)"', line)
-        places = [at for at, _, each in self._definitions.list_own(ast.Constant) if key and each.value == key[1]]
+        if not (key := re.fullmatch(r'  the adapter gave "([^"]*)"', line)):
+            return line
+        places = [at for at, _, each in self._definitions.list_own(ast.Constant) if each.value == key[1]]
         return f"{line}, in {places[0]}" if len(places) == 1 else line
 
     def _explain_object(self) -> list[str]:

@@ -36,7 +36,7 @@ AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may lea
 MOST_NAMES = 6  # that replace one name
 MOST_AXES = 8  # of an operand of einsum
 
-# What a change is, after "With"; a message does not say what would be right.
+# The words for a change, after "With"; they do not say what would be right.
 OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
 NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
@@ -75,16 +75,17 @@ class Changes:
     def _list_beside(self, node: ast.AST, slot: Slot) -> Iterator[Change]:
         """List the changes that depend on where a node stands."""
         above, field, _ = slot
+        called = _name_called(above) if field == "args" else ""
         is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
-        is_bound = isinstance(above, ast.Compare) or (field == "args" and _name_called(above) == "range")
+        is_bound = isinstance(above, ast.Compare) or called == "range"
         is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_bound or _name_called(node) == "len" or (is_whole and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
-        if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SIZES:
+        if called in OF_SIZES and isinstance(node, ast.expr):
             yield node, _call("abs", node), ABSOLUTE
-        if field == "args" and isinstance(node, ast.expr) and _name_called(above) in OF_SHARES:
+        if called in OF_SHARES and isinstance(node, ast.expr):
             yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
@@ -102,11 +103,12 @@ class Changes:
         names = self._list_names(node) if slot[1] != "func" else ()
         yield from ((node, name, NAME) for name in names)
 
+    _of_attribute = _of_name
+
     def _list_names(self, node: ast.expr) -> list[ast.expr]:
+        """List the names that may take the place of a name or a number."""
         names = [*self.list_alike(ast.unparse(node), node.lineno)][:MOST_NAMES]
         return [ast.parse(name, mode="eval").body for name in names]
-
-    _of_attribute = _of_name
 
     def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
         match node.value:

@@ -209,11 +209,7 @@ def _report(
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
     runner = None if not frames or imported else runner
-    cause = None
-    if runner and not crash.has_returned and crash.key not in runner.observed.unexplained:
-        cause = _find_cause(runner, crash, failing, passing)
-    if runner and not cause:
-        runner.observed.unexplained.add(crash.key)
+    cause = _find_cause(runner, crash, failing, passing) if runner and not crash.has_returned else None
     origins = _describe_origins(runner, crash) if runner and not (cause and cause.step) else []
     if cause:
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
@@ -244,6 +240,15 @@ def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
 
 
 def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
+    """Find the cause of a crash; search in vain only once for one that several problems share."""
+    if crash.key in runner.observed.unexplained:
+        return None
+    if not (cause := _search_cause(runner, crash, failing, passing)):
+        runner.observed.unexplained.add(crash.key)
+    return cause
+
+
+def _search_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
     """Find the wrong value that makes tests raise, or else a repair in another line."""
     is_explained = crash.report.is_explained
     if not is_explained and (cause := find_cause(runner, crash.tests, len(failing))):

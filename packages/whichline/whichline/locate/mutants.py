@@ -62,7 +62,7 @@ class Mutable:
         self._read = count_read(function)
         self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))
 
-    def list_mutants(self, changes: "Changes") -> list[Mutant]:
+    def list_mutants(self, changes: Changes) -> list[Mutant]:
         """List all mutants."""
         found = [(slot, change) for slot in _list_slots(self._function) for change in changes.list_changes(slot)]
         return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]

@@ -148,7 +148,8 @@ class _Function:
             if named and named.__code__ is code:
                 self._functions = [named]
             else:  # a decorator hides it
-                self._functions = [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)]
+                users = gc.get_referrers(code) if code else ()
+                self._functions = [each for each in users if isinstance(each, FunctionType)]
         return self._functions
 
 

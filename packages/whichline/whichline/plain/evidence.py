@@ -1,4 +1,4 @@
-"""Which replacements are evidence of a mistake at a place, where checkpoints are few and the answer is one of them."""
+"""Evidence of a mistake at a place, where checkpoints are few and the answer is one of them."""
 
 import ast
 from collections.abc import Sequence

@@ -288,13 +288,6 @@ def _measure(then: Trace) -> float:
     return float((then.came - right).abs().max()) if then.came.shape == right.shape else math.inf
 
 
-@dataclass(frozen=True)
-class Item(Test):
-    """A test of pytest."""
-
-    is_anew: bool = False  # whether the fixtures that tests share are made for it, too
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlainSuite(Suite):
     """Tests of pytest, and calls that these make, as tests."""
@@ -326,7 +319,14 @@ class PlainSuite(Suite):
 
     def make_item(self, id: str, is_anew: bool = False) -> Test:
         """Make a test of the engine that runs a test of pytest; if wanted, with all its fixtures made anew."""
-        return Item(id, lambda: None, ("", 0), is_anew=is_anew)
+
+        def run() -> None:
+            with self.functions.routing(self._call):
+                error = self.run_item(id, is_anew)
+            if error is not None:
+                raise error
+
+        return Test(id, run, ("", 0))
 
     def make_test(self, name: str, problem: str, case: Case) -> Test:
         """Make a test of a function's result on the arguments of one call."""
@@ -343,13 +343,6 @@ class PlainSuite(Suite):
                     raise WrongAnswer(f"the {what} is wrong", answer=part, what=what)
 
         return Test(name, check, ("", 0), stored=lambda: case, problem=problem)
-
-    def ending(self, test: Test) -> BaseException | None:
-        """Run a test of either kind, and return the error that ended it."""
-        if test.stored:
-            return super().ending(test)
-        with self.functions.routing(self._call):
-            return self.run_item(test.name, is_anew=isinstance(test, Item) and test.is_anew)
 
     def _call(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of a pytest test through the engine."""
