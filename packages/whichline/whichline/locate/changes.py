@@ -145,6 +145,8 @@ class Changes:
         yield from ((node, each, NOTHING) for each in node.values)
 
     def _of_unaryop(self, node: ast.UnaryOp, _: Slot) -> Iterator[Change]:
+        if isinstance(node.operand, ast.Constant):
+            yield from ((node, name, NAME) for name in self._list_names(node))
         yield node, node.operand, SIGN if isinstance(node.op, ast.USub) else OPPOSITE
 
     def _of_ifexp(self, node: ast.IfExp, _: Slot) -> Iterator[Change]:
@@ -211,6 +213,8 @@ class Changes:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)}
         if names & count_read(node.value).keys():
             yield node, ast.Pass(), LINE
+        if isinstance(target := node.targets[0], ast.Subscript):
+            yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED

@@ -20,6 +20,7 @@ from whichline.locate.breach import describe_breach, get_section, is_computed, n
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.options import choose_value, list_options
 from whichline.locate.probe import Expression
+from whichline.locate.repair import Repair, find_line, find_repair
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.trace import Trace
 
@@ -243,11 +244,12 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
                 passing := experiment.list_passing({place: change})
             ):
                 said, id, question = _describe(trace, place)
-                shown = _find_returned(trace, place)
-                where = "here" if shown is place else f"of `{place}`"
-                return describe_breach(
-                    experiment, [shown], id, [said], question, f"With {name} {where}", passing, get_section(trace)
-                )
+                shown, right = _find_returned(trace, place), f"With {name} here"
+                if shown is not place:
+                    right = f"With {name} of `{place}`"
+                    if repair := _find_repair(experiment.runner, passing, shown):
+                        shown, right = repair.place, repair.words
+                return describe_breach(experiment, [shown], id, [said], question, right, passing, get_section(trace))
     return None
 
 
@@ -278,6 +280,13 @@ def _find_returned(trace: Trace, place: Expression) -> Expression:
     is_one = reach.count(True) == 1 and reach.index(True) < len(elements)
     node = elements[reach.index(True)] if is_one else returned[0]
     return Expression(code.co_filename, code.co_qualname, node, ast.unparse(node))
+
+
+def _find_repair(runner: Runner, failing: Sequence[Test], returned: Expression) -> Repair | None:
+    """Find a change of a backward pass that makes its gradients right."""
+    trace = runner.run(failing[0], {}, to_end=True)
+    own = [place for place in trace.order if (place.file, place.function) == (returned.file, returned.function)]
+    return find_repair(runner, failing, [], [find_line(returned)], replace(trace, order=own)) if own else None
 
 
 def _reach_from(trace: Trace, node: ast.expr) -> set[str]:

@@ -56,7 +56,7 @@ class Mutable:
         inner: ast.stmt = function
         for each in reversed(classes):
             inner = ast.ClassDef(each, [], [], [inner], [])
-        self.name, self._function = name, function
+        self.name, self.function = name, function
         self._module = ast.fix_missing_locations(ast.Module([inner], []))
         self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self._read = count_read(function)
@@ -64,12 +64,12 @@ class Mutable:
 
     def list_mutants(self, changes: Changes) -> list[Mutant]:
         """List all mutants."""
-        found = [(slot, change) for slot in _list_slots(self._function) for change in changes.list_changes(slot)]
+        found = [(slot, change) for slot in _list_slots(self.function) for change in changes.list_changes(slot)]
         return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
 
     def list_named(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the names in it, each with the expression that computes what it stands for: itself, if it is read."""
-        for node in ast.walk(self._function):
+        for node in ast.walk(self.function):
             if isinstance(node, NAMED) and isinstance(node.ctx, ast.Load):
                 yield node, node
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], NAMED):

@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, is_plain, join_patches
+from whichline.locate.found import Found, describe_correction, join_patches
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -34,7 +34,7 @@ ASKED = 3  # failing tests whose arguments are varied
 
 
 def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch, bool]:
-    """Find where numbers go wrong; also return the replacements, and whether all differences are simple."""
+    """Find where numbers go wrong; also return the replacements, and whether no place is doubtful."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
         return [], {}, True
@@ -53,7 +53,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    return findings, patch, is_plain(found)
+    return findings, patch, all(map(_is_certain, found))
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
@@ -78,6 +78,16 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
         return None
     proof = _describe_proof(found, len(crashing), len(crashing), failing)
     return _report(found[0], runner, crashing, proof)
+
+
+def _is_certain(found: Found) -> bool:
+    """Tell whether the mistake can be nowhere else: the operands are earlier checkpoints, and all later values right."""
+    place, trace = found.place, found.trace
+    wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
+    known = [match for each in operands if (match := trace.match(each))]
+    are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
+    is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
+    return found.difference.is_simple or (is_first and found.is_clean)
 
 
 def _has_other_shape(found: Found) -> bool:

@@ -42,7 +42,7 @@ ASK = "What should this be, by the formula?"
 class Repair:
     """A mutant that makes failing tests pass."""
 
-    function: "_Function"  # that it changes
+    function: "Function"  # that it changes
     mutant: Mutant
 
     @property
@@ -52,13 +52,23 @@ class Repair:
     def passes(self, test: Test) -> bool:
         return self.function.passes(self.mutant, [test])
 
+    @property
+    def place(self) -> Expression:
+        """The changed expression or statement."""
+        node = self.mutant.node
+        return Expression(self.function.file, self.function.mutable.name, node, ast.unparse(node))  # type: ignore[arg-type]  (it stands in a line)
+
     def show(self, root: Path) -> dict[str, Any]:
         """Return the fields of a finding about the changed expression or statement."""
-        return show_place(self.function.file, self.function.mutable.name, self.mutant.node, root)  # type: ignore[arg-type]  (it stands in a line)
+        return show_place(self.place.file, self.place.function, self.place.node, root)
 
 
 def find_repair(
-    runner: Runner, failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
+    runner: Runner,
+    failing: Sequence[Test],
+    passing: Sequence[Test],
+    near: Sequence[Line],
+    trace: Trace | None = None,
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
@@ -67,8 +77,9 @@ def find_repair(
         failing: the most telling ones first.
         passing: a few of these are run, too.
         near: the lines to try first.
+        trace: of a failing test, with the expressions that may change; the one with the fewest events, if not given.
     """
-    trace = min((runner.look(test) for test in choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
+    trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
         return None
     most = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
@@ -78,7 +89,7 @@ def find_repair(
     for file, name, line in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
-        function, names = _Function(runner, file, mutable), _Names(trace, file, mutable)
+        function, names = Function(runner, file, mutable), _Names(trace, file, mutable)
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
         mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
@@ -110,7 +121,7 @@ def describe_repair(
     )
 
 
-class _Function:
+class Function:
     """A function of the student's copy, which can run with the code of a mutant."""
 
     def __init__(self, runner: Runner, file: str, mutable: Mutable) -> None:
@@ -168,13 +179,13 @@ def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> I
     """Yield the outermost functions that ran, the nearest first, each with the line to begin at."""
     seen: set[tuple[str, str]] = set()
     for file, name, line in (*near, *map(find_line, reversed(trace.places))):
-        name = _find_outermost(name)
+        name = find_outermost(name)
         if file in observed.files and (file, name) not in seen:
             seen.add((file, name))
             yield file, name, line
 
 
-def _find_outermost(function: str) -> str:
+def find_outermost(function: str) -> str:
     """Return the name of the outermost function around a function."""
     return function.partition(".<locals>")[0]
 
@@ -193,7 +204,7 @@ class _Names:
     """The names in a function, and the kinds of values that they had in a run."""
 
     def __init__(self, trace: Trace, file: str, mutable: Mutable) -> None:
-        inside = [each for each in trace.places if (each.file, _find_outermost(each.function)) == (file, mutable.name)]
+        inside = [each for each in trace.places if (each.file, find_outermost(each.function)) == (file, mutable.name)]
         self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
         self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
@@ -212,7 +223,7 @@ class _Names:
 
     def list_alike(self, name: str, line: int) -> Collection[str]:
         """List the names of values of the same kind as a name or a number has, those nearest to a line first."""
-        kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.isnumeric() else None)
+        kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
         alike = [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
         return sorted(alike, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
 

@@ -14,6 +14,7 @@ from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.breach import MOST, describe_breach, get_section, is_computed
+from whichline.locate.cache_key import find_key
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Call, Change, Experiment, Runner
@@ -172,8 +173,13 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
     if not (place := place or _find_reader(runner.observed, kept)):
         return None
     said = "This value is left over from an earlier call. Run first, the test passes."
+    right, passing = "", list[Test]()
+    if key := find_key(runner, one, experiment.failing):
+        (place, right), passing = (key[0].place, key[0].words), key[1]
+        said = "Calls that need different values share this key: the test gets the value of an earlier call."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
-    return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))
+    section = get_section(one)
+    return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, right, passing, section)
 
 
 def _find_reader(observed: Observed, kept: Sequence[str]) -> Expression | None:

@@ -99,6 +99,7 @@ class Runner:
         noting: bool = True,
         watch: Watch | None = None,
         around: Around | None = None,
+        to_end: bool = False,
     ) -> Trace:
         """Run a test and record every expression in the last call of an adapter.
 
@@ -108,6 +109,7 @@ class Runner:
             noting: whether to record values.
             watch: called at every event.
             around: returns a context manager for each call of an adapter.
+            to_end: whether what runs after the call, such as a backward pass, is recorded, too.
         """
         self.runs += 1
         self._enter_first(test, patch)
@@ -119,7 +121,7 @@ class Runner:
         students = self.suite.calls.adapters
         try:
             with self.observed.run(recorder):
-                run = partial(self._call, test, call, recorder, around)
+                run = partial(self._call, test, call, recorder, around, to_end)
                 self.suite.calls.adapters = _Followed(self.observed.adapters, run, self.follow)
                 torch.default_generator.manual_seed(self.seed)
                 error = self.suite.ending(test)
@@ -183,6 +185,7 @@ class Runner:
         call: "Call",
         recorder: Recorder,
         around: Around | None,
+        to_end: bool,
         name: str,
         run: Any,
         *given: Any,
@@ -202,7 +205,8 @@ class Runner:
         call.came = None
         with around(name, run, call) if around else nullcontext():
             call.came = run(*given, **named)
-        recorder.end()
+        if not to_end:
+            recorder.end()
         return call.came
 
     def _enter(
