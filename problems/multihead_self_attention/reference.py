@@ -27,6 +27,8 @@ def attend(num_heads: int, in_features: Tensor, given: Mapping[str, Any]) -> Ten
     length = x.shape[-2]  #: the length of the sequence. Which axis of the input counts the positions?
     d_head = x.shape[-1] // num_heads  #: the length of a head
     stacked = torch.cat(weights[:3])  #: W_Q, W_K and W_V, one below the other
+    #: the weights of the queries, keys and values of each head, stacked. Which rows of the weights belong to head i?
+    by_heads = stacked.unflatten(0, (3, num_heads, d_head))
     in_one = x @ stacked.mT  #: queries, keys and values in one
     queries = project(x, weights[0], num_heads)
     keys = project(x, weights[1], num_heads)

@@ -46,6 +46,7 @@ ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
 OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
 NOTHING, LINE = "a part of this left out", "this line left out"
+LIKEWISE = "the same step here as beside it"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
@@ -80,9 +81,10 @@ class Changes:
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
         is_bound = isinstance(above, ast.Compare) or called == "range"
-        is_whole = isinstance(node, ast.BinOp) and (field == "args" or isinstance(above, ast.Assign))
+        is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_bound or _name_called(node) == "len" or (is_whole and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
+        yield from ((node, each, LIKEWISE) for each in _list_likewise(node, above, field))
         if called in OF_SIZES and isinstance(node, ast.expr):
             yield node, _call("abs", node), ABSOLUTE
         if called in OF_SHARES and isinstance(node, ast.expr):
@@ -262,6 +264,14 @@ def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
         new = [*elements]
         new[i], new[j] = new[j], new[i]
         yield new
+
+
+def _list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Call]:
+    """List the calls that are made on elements beside this one, on it: `f(q), k` becomes `f(q), f(k)`."""
+    if isinstance(node, NAMED) and isinstance(above, ast.List | ast.Tuple | ast.Dict):
+        for other in getattr(above, field):
+            if isinstance(other, ast.Call) and other.args and isinstance(other.args[0], NAMED):
+                yield ast.Call(other.func, [node, *other.args[1:]], other.keywords)
 
 
 def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:

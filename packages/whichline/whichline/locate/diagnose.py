@@ -79,9 +79,9 @@ def _is_copy_alike(runner: Runner, test: Test) -> bool:
 def _find_numbers(case: Diagnosis) -> list[Finding]:
     if not case.numbers:
         return []
-    found, case.patch, is_plain = find_numbers(case.runner, case.numbers, case.failing)
-    if found and not is_plain:
-        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, case.patch)
+    found, case.patch, doubtful = find_numbers(case.runner, case.numbers, case.failing)
+    if found and doubtful:
+        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, doubtful)
         if simpler and not case.patch:  # the finding is about an unread argument
             simpler = replace(simpler, said=found[0].said)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:

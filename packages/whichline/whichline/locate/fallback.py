@@ -14,7 +14,7 @@ from whichline.engine.suite import Test
 from whichline.locate.conditions import Call, Condition, find_condition, list_facts
 from whichline.locate.probe import Expression
 from whichline.locate.repair import describe_repair, find_line
-from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
+from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
 
@@ -63,7 +63,7 @@ def find_fallback(
 
 
 def find_simpler(
-    runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Patch
+    runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Expression]
 ) -> Finding | None:
     """Find a repair, to report instead of values whose difference is not simple."""
     if repair := describe_repair(runner, wrong, failing, passing, [*map(find_line, near)]):

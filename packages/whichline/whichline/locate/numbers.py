@@ -33,27 +33,29 @@ NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should c
 ASKED = 3  # failing tests whose arguments are varied
 
 
-def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch, bool]:
-    """Find where numbers go wrong; also return the replacements, and whether no place is doubtful."""
+def find_numbers(
+    runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]
+) -> tuple[list[Finding], Patch, list[Expression]]:
+    """Find where numbers go wrong; also return the replacements, and where else the mistakes may be."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
-        return [], {}, True
+        return [], {}, []
     if unread := _find_unread(runner, wrong):
-        return unread, {}, False
+        return unread, {}, runner.look(wrong[0]).places[-1:]
     runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
-        return [], {}, True
+        return [], {}, []
     patch = join_patches(found)
     passing = [test for test in failing if runner.passes(test, patch)]
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
-        return _find_inner(runner, found, wrong), {}, True
+        return _find_inner(runner, found, wrong), {}, []
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    return findings, patch, all(map(_is_certain, found))
+    return findings, patch, [place for each in found for place in _list_doubtful(each)]
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
@@ -80,14 +82,20 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
     return _report(found[0], runner, crashing, proof)
 
 
-def _is_certain(found: Found) -> bool:
-    """Tell whether the mistake can be nowhere else: the operands are earlier checkpoints, and all later values right."""
+def _list_doubtful(found: Found) -> list[Expression]:
+    """List where else the mistake may be: in unknown masks among the operands, or near a place that is no proof.
+
+    A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all that is computed
+    later is right.
+    """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
+    if masks := [each for each in operands if trace.is_mask(each) and not trace.match(each)]:
+        return [*map(trace.find_origin, masks)]
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
-    return found.difference.is_simple or (is_first and found.is_clean)
+    return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
 
 
 def _has_other_shape(found: Found) -> bool:

@@ -40,6 +40,7 @@ class Trace:
     came: Any = None  # what the adapter returned
     error: BaseException | None = None  # what ended the test
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
+    _masks: dict[Expression, bool] = field(default_factory=dict)
     _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id; it holds the object, too
 
     @property
@@ -355,8 +356,20 @@ class Trace:
         return is_other and self.find_origin(place) is place
 
     def _is_constant(self, place: Expression) -> bool:
-        """Tell whether an expression is a number, or a tensor made from numbers alone."""
-        return self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
+        """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
+        is_made = self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
+        return is_made or self.is_mask(place)
+
+    def is_mask(self, place: Expression) -> bool:
+        """Tell whether an expression is a mask that several steps make from numbers alone."""
+        value = self.values[place][0]
+        if not isinstance(value, Tensor) or value.dtype != torch.bool:
+            return False
+        if place not in self._masks:
+            self._masks[place] = False  # while its operands are looked at, one of which may refer to it
+            operands = self.list_operands(self.find_origin(place))
+            self._masks[place] = bool(operands) and not place.in_place and all(map(self._is_constant, operands))
+        return self._masks[place]
 
     def _is_counted(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor of whole numbers, such as positions, made from no input."""
