@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
 OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
 NOTHING, LINE = "a part of this left out", "this line left out"
+COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 LIKEWISE = "the same step here as beside it"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
@@ -80,11 +82,14 @@ class Changes:
         is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
-        is_bound = isinstance(above, ast.Compare) or called == "range"
+        is_bound = isinstance(above, ast.Compare) or called in ("range", "arange")
+        is_count = isinstance(above, ast.BinOp) and isinstance(above.op, ORDERED) and isinstance(node, NAMED)
         is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
-        if is_bound or _name_called(node) == "len" or (is_whole and self.is_counted(node)):
+        if is_bound or _name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
         yield from ((node, each, LIKEWISE) for each in _list_likewise(node, above, field))
+        if isinstance(above, ast.Assign) and isinstance(node, NAMED):
+            yield from ((node, each, COPY) for each in _list_copies(node))
         if called in OF_SIZES and isinstance(node, ast.expr):
             yield node, _call("abs", node), ABSOLUTE
         if called in OF_SHARES and isinstance(node, ast.expr):
@@ -93,17 +98,23 @@ class Changes:
             yield from ((node, name, NAME) for name in self._list_names(node))
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
             yield node, _call("list", node), LISTED
-        if isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare):
-            names = dict.fromkeys(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
-            for one, other in combinations(names, 2):
-                if other in self.list_alike(one, node.lineno):
-                    yield node, _Exchange(one, other).visit(copy.deepcopy(node)), NAMES
+        is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
+        if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
+            yield from self._list_renamed(node, is_sum)
+
+    def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
+        """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""
+        names = Counter(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
+        for one, count in names.items():
+            for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
+                if (is_sum and other in names) or (count > 1 and other not in names):
+                    words = NAMES if other in names else NAME
+                    yield node, _Exchange(one, other).visit(copy.deepcopy(node)), words
 
     # Expressions.
 
     def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
-        names = self._list_names(node) if slot[1] != "func" else ()
-        yield from ((node, name, NAME) for name in names)
+        yield from ((node, name, NAME) for name in self._list_names(node))
 
     _of_attribute = _of_name
 
@@ -120,7 +131,7 @@ class Changes:
                 yield from ((node, ast.Constant(each), NUMBER) for each in {x + 1, x - 1, -x, 2 * x} - {x})
             case float(x):
                 yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
-            case str(x) if isinstance(slot[0], ast.Call) and "->" in x:
+            case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
                 yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(x))
 
     def _of_binop(self, node: ast.BinOp, _: Slot) -> Iterator[Change]:
@@ -136,6 +147,9 @@ class Changes:
             yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
         if isinstance(right, ast.BinOp):
             yield node, ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right), PARENTHESES
+        if isinstance(left, ast.Call) and len(left.args) == 1:
+            inner = ast.BinOp(left.args[0], op, right)
+            yield node, ast.Call(left.func, [inner], left.keywords), PARENTHESES
         yield from ((node, side, NOTHING) for side in (left, right))
 
     def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:
@@ -192,9 +206,14 @@ class Changes:
             yield node, ast.Call(func, arguments, [*keywords, ast.keyword("unbiased", ast.Constant(False))]), OPTION
         if name == "gelu" and not keywords:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
+        if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):
+            yield node, ast.Call(_with(func, attr=func.attr[:-1]), arguments, keywords), NEW
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        if len(arguments) == 1 and isinstance(sum_ := arguments[0], ast.BinOp):
+            outer = ast.Call(func, [sum_.left], keywords)
+            yield node, ast.BinOp(outer, sum_.op, sum_.right), PARENTHESES
         inner = func.value if is_method and isinstance(func, ast.Attribute) else arguments[0] if arguments else None
         if inner and not isinstance(inner, ast.Starred):
             yield node, inner, NOTHING
@@ -266,6 +285,12 @@ def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
         yield new
 
 
+def _list_copies(node: ast.expr) -> list[ast.expr]:
+    """List copies of a value that other code may change: of a tensor, and of a list or an array."""
+    copier = ast.parse("__import__('copy').copy", mode="eval").body
+    return [ast.Call(ast.Attribute(node, "clone", ast.Load()), [], []), ast.Call(copier, [node], [])]
+
+
 def _list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Call]:
     """List the calls that are made on elements beside this one, on it: `f(q), k` becomes `f(q), f(k)`."""
     if isinstance(node, NAMED) and isinstance(above, ast.List | ast.Tuple | ast.Dict):
@@ -292,17 +317,20 @@ def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.ex
 
 
 def _list_patterns(text: str) -> Iterator[str]:
-    """The pattern of einsum with two axes of one operand, or of the result, exchanged."""
-    left, _, right = text.partition("->")
-    terms = [each.split() if " " in each.strip() else [*each.strip()] for each in (*left.split(","), right)]
-    joint = " " if " " in right.strip() or any(len(each) > 1 for term in terms for each in term) else ""
-    for number, axes in enumerate(terms):
-        for i, j in combinations(range(min(len(axes), MOST_AXES)), 2):
-            if not {axes[i], axes[j]} & {"...", "(", ")", "."}:
-                new = [*axes]
-                new[i], new[j] = new[j], new[i]
-                joined = [joint.join(new if n == number else each) for n, each in enumerate(terms)]
-                yield f"{','.join(joined[:-1])} -> {joined[-1]}"
+    """The pattern of einsum or einops with two axes of one operand, or of the result, exchanged."""
+    terms = re.split("(->|,)", text)
+    axis = r"\w+" if any(" " in each.strip() for each in terms) else r"\w"
+    for number, term in enumerate(terms):
+        axes = [each for each in re.finditer(axis, term) if each.group() != "1"]
+        for one, other in combinations(axes[:MOST_AXES], 2):
+            new = (
+                term[: one.start()]
+                + other.group()
+                + term[one.end() : other.start()]
+                + one.group()
+                + term[other.end() :]
+            )
+            yield "".join((*terms[:number], new, *terms[number + 1 :]))
 
 
 def get_node(slot: Slot) -> ast.AST:

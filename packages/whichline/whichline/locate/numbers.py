@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, join_patches
+from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -55,7 +55,7 @@ def find_numbers(
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    return findings, patch, [place for each in found for place in _list_doubtful(each)]
+    return findings, patch, [place for each in found for place in list_doubtful(each)]
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
@@ -80,22 +80,6 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
         return None
     proof = _describe_proof(found, len(crashing), len(crashing), failing)
     return _report(found[0], runner, crashing, proof)
-
-
-def _list_doubtful(found: Found) -> list[Expression]:
-    """List where else the mistake may be: in unknown masks among the operands, or near a place that is no proof.
-
-    A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all that is computed
-    later is right.
-    """
-    place, trace = found.place, found.trace
-    wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
-    if masks := [each for each in operands if trace.is_mask(each) and not trace.match(each)]:
-        return [*map(trace.find_origin, masks)]
-    known = [match for each in operands if (match := trace.match(each))]
-    are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
-    is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
-    return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
 
 
 def _has_other_shape(found: Found) -> bool:

@@ -196,8 +196,8 @@ def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
 
 def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
     """Yield the like checkpoints of the first `count` counterparts, if this one is the first of them."""
-    alike = list_alike(steps, first.name)
-    is_first = bool(find_counterparts().search(first.name)) and len(alike) >= count and alike[0] == first.name
+    alike = list_alike(steps, first.name) if find_counterparts().search(first.name) else []
+    is_first = len(alike) >= count and alike[0] == first.name
     if is_first and steps[alike[count - 1]].value.tensor.ndim == first.value.tensor.ndim:
         yield tuple(alike[:count])
 

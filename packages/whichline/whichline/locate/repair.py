@@ -8,7 +8,7 @@ import ast
 import gc
 import inspect
 import linecache
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
@@ -32,7 +32,7 @@ from whichline.locate.trace import Trace
 Line = tuple[str, str, int]  # file, function, number
 
 MOST = 400  # runs of tests with mutants, for one problem
-MOST_LOOKS = 200_000  # of expressions, the same
+MOST_LOOKS = 200_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
@@ -69,6 +69,7 @@ def find_repair(
     passing: Sequence[Test],
     near: Sequence[Line],
     trace: Trace | None = None,
+    patience: int = 1,
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
@@ -78,18 +79,19 @@ def find_repair(
         passing: a few of these are run, too.
         near: the lines to try first.
         trace: of a failing test, with the expressions that may change; the one with the fewest events, if not given.
+        patience: how many times as long as usual to search.
     """
     trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
         return None
-    most = min(MOST, MOST_LOOKS // (len(trace.order) + 1))
+    most = patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
     for file, name, line in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
-        function, names = Function(runner, file, mutable), _Names(trace, file, mutable)
+        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_made(tree, name))
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
         mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
@@ -203,9 +205,12 @@ def list_lines(error: BaseException) -> list[Line]:
 class _Names:
     """The names in a function, and the kinds of values that they had in a run."""
 
-    def __init__(self, trace: Trace, file: str, mutable: Mutable) -> None:
+    def __init__(self, trace: Trace, file: str, mutable: Mutable, made: Mapping[str, str]) -> None:
         inside = [each for each in trace.places if (each.file, find_outermost(each.function)) == (file, mutable.name)]
-        self.lines = {line for each in inside for line in range(each.line, (each.node.end_lineno or 0) + 1)}
+        assigned = [each for each in ast.walk(mutable.function) if isinstance(each, ast.Assign)]
+        texts = [each for each in assigned if inside and isinstance(each.value, ast.Constant)]  # no events of their own
+        ran = (each.node for each in inside)
+        self.lines = {line for node in (*ran, *texts) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
         self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
         self._kinds = {each: _describe_kind(x) for each, x in given.items()}
@@ -216,6 +221,7 @@ class _Names:
                 name = ast.unparse(node)
                 self._kinds.setdefault(name, _describe_kind(values[span_of(value)]))
                 self._at.setdefault(name, []).append(node.lineno)
+        self._made = made
 
     def is_counted(self, node: ast.AST) -> bool:
         """Tell whether an expression was a number, or a tensor of whole numbers."""
@@ -224,8 +230,20 @@ class _Names:
     def list_alike(self, name: str, line: int) -> Collection[str]:
         """List the names of values of the same kind as a name or a number has, those nearest to a line first."""
         kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
-        alike = [each for each, its in self._kinds.items() if its == kind and each != name] if kind else []
+        alike = [each for each, its in self._kinds.items() if its == kind] if kind else []
+        alike += [each for each, its in self._made.items() if its == self._made.get(name)]
+        alike = [each for each in dict.fromkeys(alike) if each != name]
         return sorted(alike, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
+
+
+def _list_made(tree: ast.Module, method: str) -> dict[str, str]:
+    """List the attributes that a method's constructor sets, each with the name of what makes it: `nn.Linear`."""
+    init = Mutable(tree, f"{method.rpartition('.')[0]}.__init__").function
+    return {
+        ast.unparse(each.targets[0]): ast.unparse(each.value.func)
+        for each in ast.walk(init)
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
+    }
 
 
 def _is_counted(x: Any) -> bool:

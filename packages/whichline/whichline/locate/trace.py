@@ -355,7 +355,7 @@ class Trace:
         is_other = type(value) is float and math.isfinite(value) and bool(given) and value not in given
         return is_other and self.find_origin(place) is place
 
-    def _is_constant(self, place: Expression) -> bool:
+    def is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
         is_made = self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
         return is_made or self.is_mask(place)
@@ -368,7 +368,7 @@ class Trace:
         if place not in self._masks:
             self._masks[place] = False  # while its operands are looked at, one of which may refer to it
             operands = self.list_operands(self.find_origin(place))
-            self._masks[place] = bool(operands) and not place.in_place and all(map(self._is_constant, operands))
+            self._masks[place] = bool(operands) and not place.in_place and all(map(self.is_constant, operands))
         return self._masks[place]
 
     def _is_counted(self, place: Expression) -> bool:
@@ -401,7 +401,7 @@ class Trace:
         that the code counts itself are right: they are a checkpoint only in some tests.
         """
         time = self.find_first_wrong(place)
-        operands = [each for each in self.list_operands(place) if not self._is_constant(each)]
+        operands = [each for each in self.list_operands(place) if not self.is_constant(each)]
         operands = [each for each in operands if not (may_count and self._is_counted(each))]
         inside = [each for each in self.list_inside(place) if not self.is_number(each)] if looks_inside else []
         times = self._operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]

@@ -44,6 +44,7 @@ class Server:
     def pytest_configure(self, config: pytest.Config) -> None:
         if debugger := config.pluginmanager.get_plugin("pdbinvoke"):
             config.pluginmanager.unregister(debugger)
+        config.option.tbstyle = "no"  # to render tracebacks that nobody reads would take half of the time
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

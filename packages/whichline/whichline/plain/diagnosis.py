@@ -20,7 +20,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
-from whichline.locate.found import Found, describe_correction, is_plain, join_patches
+from whichline.locate.found import Found, describe_correction, is_plain, join_patches, list_doubtful
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.repair import MOST_PASSING, Line, Repair, find_line, find_repair, list_lines
@@ -42,8 +42,9 @@ MOST_SECONDS = 120.0  # of processor time, for one test
 LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
 INSIDE = "It goes wrong inside this call."
 WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
-WHOLE = "what the reference computes in this test does not show the place."
-RIGHT = "all calls of this test return what the reference returns, as far as they can be compared."
+WHOLE = "What the reference computes in this test does not show the place."
+RIGHT = "All calls of this test return what the reference returns, as far as they can be compared."
+PATIENCE = 5  # a model has many functions, and the mistake may be in any
 BESIDE_SECONDS = 5.0  # of processor time, for the tests beside one
 BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
@@ -112,7 +113,7 @@ class Diagnosis:
             if error is not None and len(cases) < MOST_CASES:
                 failing.append(other)
                 cases += [each for each in watching.wrong if each.call == first.call][:1]
-        found = self._search(runner, first, cases, failing)
+        found = self._search(runner, first, cases, failing, beside)
         return [*found, *report(test, LATE)] if runner.is_late else found
 
     def _watch(self, test: str) -> tuple[Watching, BaseException | None]:
@@ -124,7 +125,9 @@ class Diagnosis:
         until = time.process_time() + MOST_SECONDS
         return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs, until=until)  # type: ignore[arg-type]
 
-    def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
+    def _search(
+        self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str], beside: Sequence[str]
+    ) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
         # The checkpoints of an object count its calls, so those of two test cases differ.
         groups = [[test] for test in tests] if self.suite.functions.paired[first.call].kind else [tests]
@@ -137,8 +140,11 @@ class Diagnosis:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = find_shape(runner, tests) or found
-        if not found:
-            return self._find_unproved(runner, first, tests, failing)
+        doubtful = [place for each in found for place in list_doubtful(each)]
+        if not found or doubtful:
+            repaired = self._repair_call(runner, first, tests, failing, doubtful, beside)
+            if repaired or not found:
+                return repaired or self._find_unproved(runner, first, tests, failing)
         name = first.call
         patch = {
             place: replace(option, adapter=option.adapter or name)
@@ -181,7 +187,8 @@ class Diagnosis:
             if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
                 found = []
             if not found or not is_plain(found) or found[0].trace.is_called_rightly(found[0].place):
-                near = [*map(find_line, [*search.divergences, *(order[:1] if is_anew else ())])]
+                inside = [place for each in found for place in _list_inside(each)]
+                near = [*map(find_line, [*inside, *search.divergences, *(order[:1] if is_anew else ())])]
                 words = RIGHT if is_compared else WHOLE
                 others = self._list_passing(beside, is_anew)
                 if repair := self._find_repair(runner, words, [whole], [test], near, others, is_anew):
@@ -190,7 +197,7 @@ class Diagnosis:
                 known = Proved(found, join_patches(found), "")
                 self.proved_whole.append(known)
                 return [self._report(each, known, [test], [test]) for each in found]
-        return report(test, WHOLE[0].upper() + WHOLE[1:]) if has_reference and not is_compared else []
+        return report(test, WHOLE) if has_reference and not is_compared else []
 
     def _list_passing(self, tests: Sequence[str], is_anew: bool) -> list[Test]:
         """List tests that pass, as many as run in a short time."""
@@ -238,32 +245,56 @@ class Diagnosis:
         self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
     ) -> list[Finding]:
         """Report which call is wrong, and the first value that the reference does not have."""
-        right, _ = self.suite.functions.paired[first.call].reference
-        name = first.call.rpartition(".")[2]
         error = self.suite.ending(tests[0])
-        if error and not isinstance(error, WrongAnswer):
-            place, said = self._find_end(tests[0], error)
-            words = f"{first.name[0].upper()}{first.name[1:]} raises, and {right}.{name} does not."
-            if repair := self._find_repair(runner, words, tests, failing, list_lines(error)):
-                return [repair]
-            return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
-        words = f"{first.name} does not return what {right}.{name} returns."
+        is_raised = error is not None and not isinstance(error, WrongAnswer)
+        divergences = [] if is_raised else self._list_divergences(runner, tests)
+        place, said = ({}, "") if divergences else self._find_end(tests[0], error)
+        said = self._describe_first(divergences[0]) if divergences else said
+        lines = tuple(filter(None, (self._describe_call(first, error), said)))
+        id = f"{first.call}-{'raises' if is_raised else 'unproved'}"
+        return [Finding(first.call, id, lines, tests=tuple(failing), **place)]
+
+    def _list_divergences(self, runner: Runner, tests: Sequence[Test]) -> list[Expression]:
+        """List the first values that the reference does not have, in an inner call that is wrong if there is one."""
         calls = judge_calls(runner, tests)
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         # Constructors often draw random numbers.
         divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
-        divergences.sort(key=lambda place: is_little(search.find_trace(place), place))
-        place, said = dict[str, Any](), ""
-        if repair := self._find_repair(runner, words, tests, failing, [*map(find_line, divergences)]):
-            return [repair]
-        if divergences:
-            said = self._describe_first(divergences[0])
+        return sorted(divergences, key=lambda place: is_little(search.find_trace(place), place))
+
+    def _describe_call(self, case: Case, error: BaseException | None) -> str:
+        right, _ = self.suite.functions.paired[case.call].reference
+        of_reference, call = f"{right}.{case.call.rpartition('.')[2]}", f"{case.name[0].upper()}{case.name[1:]}"
+        if error and not isinstance(error, WrongAnswer):
+            return f"{call} raises, and {of_reference} does not."
+        return f"{call} does not return what {of_reference} returns."
+
+    def _repair_call(
+        self,
+        runner: Runner,
+        first: Case,
+        tests: Sequence[Test],
+        failing: Sequence[str],
+        doubtful: Sequence[Expression],
+        beside: Sequence[str],
+    ) -> list[Finding]:
+        """Find a change of the code with which a wrong call is right, or the whole test.
+
+        The whole test is tried for a method, since an earlier call of the object may have gone wrong inside.
+        """
+        error = self.suite.ending(tests[0])
+        words = self._describe_call(first, error)
+        if error and not isinstance(error, WrongAnswer):
+            near = list_lines(error)
         else:
-            place, said = self._find_end(tests[0], error)
-        lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
-        return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
+            near = [*map(find_line, doubtful or self._list_divergences(runner, tests))]
+        repair = self._find_repair(runner, words, tests, failing, near)
+        if not repair and self.suite.functions.paired[first.call].kind:
+            own, whole, _ = make_whole(self.suite, failing[0], runner.until, is_anew=False)
+            repair = self._find_repair(own, words, [whole], failing, near, self._list_passing(beside, False))
+        return [repair] if repair else []
 
     def _find_repair(
         self,
@@ -276,7 +307,7 @@ class Diagnosis:
         is_anew: bool = False,
     ) -> Finding | None:
         """Find the one change of the code with which some calls give what the reference gives, and others pass."""
-        if not (repair := find_repair(runner, tests, others, near)):
+        if not (repair := find_repair(runner, tests, others, near, patience=PATIENCE)):
             return None
         name = tests[0].cases()[0].call
         passing = [test for test in failing if repair.passes(self.suite.make_item(test, is_anew))]
@@ -285,7 +316,7 @@ class Diagnosis:
         finding = Finding(
             name,
             f"{name}-repair",
-            (words[0].upper() + words[1:],),
+            (words,),
             proof=_describe_proof(repair.words, name, passing, failing),
             tests=tuple(passing),
             **repair.show(self.suite.root),
@@ -352,6 +383,12 @@ class Diagnosis:
         node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
         node.col_offset = len(code) - len(code.lstrip())
         return show_place(file, function, node, self.suite.root)
+
+
+def _list_inside(found: Found) -> list[Expression]:
+    """List what runs inside a proved call: first what differs from the reference though its operands do not."""
+    inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]
+    return sorted(inside, key=lambda each: not found.trace.is_first_divergence(each))
 
 
 def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
