@@ -8,6 +8,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -155,6 +156,11 @@ class Definitions:
         found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
         return next(iter(found), "")
 
+    def find_text(self, text: str) -> str:
+        """The one position of a text in the student's files; "" if it stands in none or in several."""
+        places = {at for at, _, each in self.list_own(ast.Constant) if each.value == text}
+        return places.pop() if len(places) == 1 else ""
+
     def find_import(self, name: str) -> str:
         """Say which line of the file that raised imports from a module that has a name, too; "" if none does."""
         code = self._calls[-1].tb_frame.f_code
@@ -205,7 +211,16 @@ class Definitions:
         if isinstance(holder, ast.ClassDef) and not its.decorator_list and not ast.unparse(its.args).startswith("self"):
             meant = ["self"]
         question = f": is `{meant[0]}` meant?" if meant else ""
-        return [f"the definition is `def {its.name}({describe_parameters(its)})` in {at}{question}"]
+        made = self._find_partial(node.func) if isinstance(node, ast.Call) and not question else ""
+        return [f"the definition is `def {its.name}({describe_parameters(its)})` in {at}{question or made}"]
+
+    def _find_partial(self, called: ast.expr) -> str:
+        """Say in which line a name gets a `functools.partial`."""
+        trace, name = self._calls[-1], ast.unparse(called)
+        if not isinstance(resolve(called, get_names(trace)), partial):
+            return ""
+        lines = [each.line for each in list_assigned(trace.tb_frame.f_code, name)]
+        return f"; `{name}` passes its first arguments since line {lines[-1]}" if lines else ""
 
     def find_swap(self) -> list[str]:
         """Say which two arguments are swapped, judging by their names or by the sizes in the test case."""

@@ -154,17 +154,27 @@ class ExceptionReport:
         return explain_annotation(self.text) if self.kind == "TypeCheckError" else []
 
     def _explain_message(self) -> list[str]:
-        advice = shorten(self.headline)[1]
+        advice = self._explain_unregistered() or shorten(self.headline)[1]
         last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
         said = [*map(self._add_place, explain_message(self.kind, self.text))]
         return explain_pattern(self.error) or said or [advice] * bool(advice) or last
+
+    def _explain_unregistered(self) -> str:
+        """Say which line keeps layers in a plain list or dictionary, if a module does not find them."""
+        looked_for = re.match(r"submodule `(\w+)`: .* is not an instance of torch.nn.Module", self.text)
+        for at, _, each in self._definitions.list_own(ast.Assign) if looked_for else ():
+            kept = [target.attr for target in each.targets if isinstance(target, ast.Attribute)]
+            if looked_for and looked_for[1] in kept and not isinstance(each.value, ast.Name):
+                kept_in = f"{at} keeps layers in a plain list or dictionary"
+                return f"{kept_in}: a module finds them only in an nn.ModuleList or an nn.ModuleDict"
+        return ""
 
     def _add_place(self, line: str) -> str:
         """Add to a line about a key that the adapter gave where that key stands, if it stands in one place."""
         if not (key := re.fullmatch(r'  the adapter gave "([^"]*)"', line)):
             return line
-        places = [at for at, _, each in self._definitions.list_own(ast.Constant) if each.value == key[1]]
-        return f"{line}, in {places[0]}" if len(places) == 1 else line
+        place = self._definitions.find_text(key[1])
+        return f"{line}, in {place}" if place else line
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the missing one."""

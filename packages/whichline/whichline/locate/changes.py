@@ -48,6 +48,7 @@ OTHER_END, RETURNED = "the other end here", "`return` here"
 OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
+EVERYWHERE = "another name here, in each place"
 LIKEWISE = "the same step here as beside it"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
@@ -108,7 +109,7 @@ class Changes:
         for one, count in names.items():
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
                 if (is_sum and other in names) or (count > 1 and other not in names):
-                    words = NAMES if other in names else NAME
+                    words = NAMES if other in names else EVERYWHERE
                     yield node, _Exchange(one, other).visit(copy.deepcopy(node)), words
 
     # Expressions.

@@ -1,5 +1,6 @@
 """Crashes: the student's line that raises, and the condition that only the calls that end there meet."""
 
+import ast
 import inspect
 import linecache
 import re
@@ -20,10 +21,11 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import MODULE, Finding, mark
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
+from whichline.engine.syntax import list_assigned
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
 from whichline.locate.origins import describe_changes, describe_origins
-from whichline.locate.repair import describe_repair, list_lines
+from whichline.locate.repair import Line, describe_repair, list_lines
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
 
@@ -257,8 +259,17 @@ def _search_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passin
     says_it = (last.line or "").lstrip().startswith(("raise", "assert"))  # the code itself refuses the value
     if says_it or crash.report.kind in ("NameError", "ImportError", "ModuleNotFoundError"):
         return None
-    repair = describe_repair(runner, crash.tests, failing, passing, list_lines(crash.report.error))
+    near = [*list_lines(crash.report.error), *_list_bound(crash.report)]
+    repair = describe_repair(runner, crash.tests, failing, passing, near)
     return repair if repair and (repair.file, repair.line) != (last.filename, last.lineno) else None
+
+
+def _list_bound(report: ExceptionReport) -> Iterator[Line]:
+    """List the lines that give a value to the names in the expression that raised."""
+    code = report.calls[-1].tb_frame.f_code if report.calls and report.node else None
+    names = {each.id for each in ast.walk(report.node or ast.Pass()) if isinstance(each, ast.Name)}
+    for name in names if code else ():
+        yield from ((code.co_filename, code.co_qualname, each.line) for each in list_assigned(code, name))
 
 
 def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:

@@ -1,6 +1,5 @@
 """Proved replacements, and which of several explain the most."""
 
-import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +46,8 @@ def is_plain(found: Sequence[Found]) -> bool:
 def list_doubtful(found: Found) -> list[Expression]:
     """List where else the mistake may be: in unknown masks among the operands, or near a place that is no proof.
 
-    A place is a proof if what it reads is known, and the difference is simple or all that is computed later is right.
+    A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all that is computed
+    later is right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
@@ -56,15 +56,7 @@ def list_doubtful(found: Found) -> list[Expression]:
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
-    is_read = not operands and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
-    inside = {id(node) for node in ast.walk(place.node) if node is not place.node}
-    names = (
-        each for each in trace.places if id(each.node) in inside and isinstance(each.node, ast.Name | ast.Attribute)
-    )
-    made = (each for each in names if trace.is_number(each) or not trace.is_constant(each))
-    unknown = [each for each in made if not trace.is_right(each)]
-    is_proof = not (is_read or unknown) if found.difference.is_simple else is_first and found.is_clean
-    return [] if is_proof else [*found.patch]
+    return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
 
 
 def rank(found: Sequence[Found]) -> tuple[int, int, int]:

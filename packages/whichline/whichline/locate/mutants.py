@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from whichline.locate.changes import LINE, NAMED, NOTHING, SIGN, Changes, Slot, count_read, get_node
+from whichline.locate.changes import EVERYWHERE, LINE, NAMED, NOTHING, SIGN, Changes, Slot, count_read, get_node
 from whichline.locate.instrument import PROBE
 from whichline.locate.observed import list_codes
 
@@ -30,7 +30,7 @@ class Mutant:
     def rank(self) -> int:
         """How late it is tried: a sign where none stood may make up for a mistake elsewhere, and so may less code."""
         is_added = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
-        return 2 if self.words in (NOTHING, LINE) else int(is_added)
+        return 2 if self.words in (NOTHING, LINE) else int(is_added or self.words == EVERYWHERE)
 
 
 class Mutable:

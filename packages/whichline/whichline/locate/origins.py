@@ -34,7 +34,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     sentences = [
         _describe(place, since, trace, kind, runner)
-        for place, since in odd or followed
+        for place, since in (followed if "must match the size" in report.text else odd or followed)
         if (since.file, since.line) != (file, place.line)
     ]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
@@ -101,16 +101,16 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
         return None
     wanted = _read(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
-    made, todo = None, {trace.find_origin(place, -1)}
+    made, todo, is_indexed = None, {trace.find_origin(place, -1)}, False
     while todo:
         last = max(todo, key=number.__getitem__)
         if isinstance(last.node, ast.Name):
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
-            return None if came_in and (kind != "shape" or len(todo) == 1) else made
+            return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
         alike = [each for each in trace.list_operands(last) if wanted in (_read(x, kind) for x in trace.objects[each])]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
-            alike, wanted = indices, _read(trace.objects[indices[0]][-1], kind)
+            alike, wanted, is_indexed = indices, _read(trace.objects[indices[0]][-1], kind), True
         before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
         if not before:
             break

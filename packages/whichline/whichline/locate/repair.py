@@ -10,6 +10,7 @@ import inspect
 import linecache
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FunctionType
@@ -88,19 +89,23 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
-    for file, name, line in _list_functions(runner.observed, trace, near):
+    for file, name, lines in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
         function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_made(tree, name))
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
         mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
-        for mutant in sorted(mutants, key=lambda each: (each.rank, abs(each.line - line))):
+        for mutant in sorted(mutants, key=partial(_rank, lines)):
             if runner.is_late or runner.mutant_runs >= most:
                 return None
             if function.passes(mutant, tests):
                 return Repair(function, mutant)
     return None
+
+
+def _rank(lines: Sequence[int], mutant: Mutant) -> tuple[int, int]:
+    return mutant.rank, min(abs(mutant.line - line) for line in lines)
 
 
 def describe_repair(
@@ -177,14 +182,15 @@ def _find_function(names: dict[str, Any], name: str) -> FunctionType | None:
     return value if isinstance(value, FunctionType) else None
 
 
-def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[Line]:
-    """Yield the outermost functions that ran, the nearest first, each with the line to begin at."""
-    seen: set[tuple[str, str]] = set()
+def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[tuple[str, str, Sequence[int]]]:
+    """Yield the outermost functions that ran, the nearest first, each with the lines to begin at."""
+    found: dict[tuple[str, str], list[int]] = {}
     for file, name, line in (*near, *map(find_line, reversed(trace.places))):
-        name = find_outermost(name)
-        if file in observed.files and (file, name) not in seen:
-            seen.add((file, name))
-            yield file, name, line
+        if file in observed.files:
+            lines = found.setdefault((file, find_outermost(name)), [])
+            if not lines or (file, name, line) in near:
+                lines.append(line)
+    yield from ((file, name, lines) for (file, name), lines in found.items())
 
 
 def find_outermost(function: str) -> str:

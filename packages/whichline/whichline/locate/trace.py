@@ -357,8 +357,8 @@ class Trace:
 
     def is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
-        is_made = self.is_number(place) or self.is_constructor(place) or self.is_initial_value(place)
-        return is_made or self.is_mask(place)
+        is_made = self.is_constructor(place) or self.is_initial_value(place) or self.is_mask(place)
+        return is_made or self.is_number(place)
 
     def is_mask(self, place: Expression) -> bool:
         """Tell whether an expression is a mask that several steps make from numbers alone."""

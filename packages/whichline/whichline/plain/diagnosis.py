@@ -29,7 +29,7 @@ from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.values import is_one
-from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few
+from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few, reads_unknown
 from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
@@ -140,7 +140,7 @@ class Diagnosis:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = find_shape(runner, tests) or found
-        doubtful = [place for each in found for place in list_doubtful(each)]
+        doubtful = [place for each in found for place in list_doubtful(each) or [each.place] * reads_unknown(each)]
         if not found or doubtful:
             repaired = self._repair_call(runner, first, tests, failing, doubtful, beside)
             if repaired or not found:

@@ -54,6 +54,17 @@ def is_answer(found: Found) -> bool:
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
+def reads_unknown(found: Found) -> bool:
+    """Tell whether an expression reads what the reference does not have, or does nothing but read."""
+    place, trace = found.place, found.trace
+    inside = {id(node) for node in ast.walk(place.node) if node is not place.node}
+    reads = (each for each in trace.places if isinstance(each.node, ast.Name | ast.Attribute))
+    own = (each for each in reads if id(each.node) in inside)
+    unknown = (each for each in own if trace.is_number(each) or not trace.is_constant(each))
+    is_read = not trace.list_operands(place) and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
+    return is_read or not all(map(trace.is_right, unknown))
+
+
 def is_little(trace: Trace, place: Expression) -> bool:
     """Tell whether there is little reason to suspect an expression: an element, a constant, or a single number."""
     values = trace.values[place]
