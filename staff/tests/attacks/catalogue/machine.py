@@ -134,15 +134,13 @@ write_anywhere: reached: the answer is wrong
             print("reached")
             os.unlink(file.name)
 
-flood_of_remarks: refused: Your code imports
+flood_of_remarks at import: refused: Your code imports
     # Have the worker report other missing packages at each call, a hundred with names of 4,000 characters.
     numbers = itertools.count()
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotate
-        serve._annotate = lambda *arguments: {
-            **annotated(*arguments), "missing": [f"{next(numbers)}".rjust(4_000, "x") for _ in range(100)]
-        }
-    run_softmax = zeros
+    annotated = serve._annotate
+    serve._annotate = lambda *arguments: {
+        **annotated(*arguments), "missing": [f"{next(numbers)}".rjust(4_000, "x") for _ in range(100)]
+    }
 
 ignores_sigterm: hung: no answer within
     # Ignore every signal that can be ignored, and sleep.
