@@ -210,13 +210,6 @@ def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None
         run(f"def run_softmax(x, dim):\n    raise {error}").run_softmax(torch.ones(3), 0)
 
 
-def test_an_exception_at_import_fails_every_call(run: Run) -> None:
-    adapters = run("x = 1 / 0\n")
-    for _ in range(2):
-        with pytest.raises(StudentRaised, match="ZeroDivisionError: division by zero"):
-            adapters.run_softmax(torch.ones(3), 0)
-
-
 def test_the_packages_that_students_may_import(run: Run) -> None:
     imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
     adapters = run(imports + SOFTMAX)

@@ -24,7 +24,7 @@ from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.connection import Connection
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.interview import Starved
-from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied, WorkerStopped
+from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied
 from whichline_grader.sandbox.submission import Submission
 from whichline_grader.sandbox.zygote_files import ENVIRONMENT
 
@@ -347,15 +347,6 @@ FORGED = {
 def test_forged_frames_end_the_worker(run: Run, header: str) -> None:
     with pytest.raises(ProtocolViolation, match=FORGED[header]):
         run(trying(forging(header)), call_seconds=1.0).run_softmax(X, 0)
-
-
-def test_a_stopped_worker_is_no_exception_and_the_next_call_has_a_fresh_one(run: Run) -> None:
-    assert not issubclass(WorkerStopped, Exception)
-    adapters = run(trying("if dim == 1: os._exit(0)\nglobal seen\nseen = globals().get('seen', 0) + 1\nreturn seen"))
-    assert [adapters.run_softmax(X, 0), adapters.run_softmax(X, 0)] == [1, 2]
-    with pytest.raises(WorkerDied):
-        adapters.run_softmax(X, 1)
-    assert adapters.run_softmax(X, 0) == 1
 
 
 def test_a_worker_that_dies_in_a_backward_pass(run: Run) -> None:
