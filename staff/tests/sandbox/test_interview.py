@@ -64,9 +64,6 @@ def test_only_the_very_same_comes_again(other: torch.Tensor) -> None:
     assert not question.is_same(softmax(0, other))
     assert not question.is_same(softmax(False))
     assert not question.is_same(softmax(0, torch.ones(1, requires_grad=True)))
-
-
-def test_zeros_of_both_signs_are_not_the_same() -> None:
     assert not softmax(0, torch.zeros(1)).is_asked_by(softmax(0, -torch.zeros(1)), [])
 
 
