@@ -27,14 +27,10 @@ class DrawnCases:
         """The cases, the smallest first."""
         specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
         cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
-        return sorted(cases, key=_count_elements)
+        return sorted(cases, key=lambda case: sum(x.numel() for x in case.inputs.values() if isinstance(x, Tensor)))
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     """Run the test on cases of each kind, drawn from the secret of the release; each kind is a test of its own."""
     release = load_release()
     return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
-
-
-def _count_elements(case: Case) -> int:
-    return sum(value.numel() for value in case.inputs.values() if isinstance(value, Tensor))
