@@ -7,7 +7,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from importlib import import_module
+from pkgutil import resolve_name
 
 from whichline_grader.paths import ENGINE, GRADER
 
@@ -36,15 +36,10 @@ def is_private(part: str) -> bool:
 
 def is_there(name: str) -> bool:
     """Tell whether the installed package has this name."""
-    top, *rest = name.split(".")
-    value = import_module(top)
-    for number, part in enumerate(rest, start=1):
-        if not hasattr(value, part):
-            try:
-                import_module(".".join([top, *rest[:number]]))
-            except ImportError:
-                return False
-        value = getattr(value, part)
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
     return True
 
 
