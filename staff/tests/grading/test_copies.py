@@ -5,10 +5,10 @@ from textwrap import indent
 
 from staff.tests import ROOT
 from staff.tests.grading.shadow_class import CLASS, write_tree
-from whichline_grader.grading.copies import MOST_BYTES, find_copies
+from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import find_means_to_hide
 from whichline_grader.grading.graded import Notes
-from whichline_grader.sandbox.submission import Submission, take_in
+from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, take_in
 
 SOFTMAX, *_ = (ROOT / "problems/softmax/reference.py").read_text(encoding="utf-8").partition("\n\n\n# 3 ")
 RENAMED = SOFTMAX.replace("largest", "m").replace("run_softmax(in_features: Tensor, dim: int)", "mine(x0, axis)")
@@ -33,7 +33,7 @@ def test_a_method_is_found_and_a_docstring_does_not_hide_it() -> None:
 
 
 def test_what_cannot_be_read_has_none() -> None:
-    assert find("def f(:") == find(SOFTMAX + "#" * MOST_BYTES) == find(f"{SOFTMAX}\na{90_000 * '.b'}") == ()
+    assert find("def f(:") == find(SOFTMAX + "#" * MAX_PARSED_BYTES) == find(f"{SOFTMAX}\na{90_000 * '.b'}") == ()
 
 
 def test_honest_code_has_none_and_no_means_to_hide_what_it_calls(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import pytest
 from staff.tests.grading.shadow_class import ROOT
 from staff.tests.grading.test_gradebook import GRADING
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.findings import BESIDE, LOOKS, MAX_BYTES, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, UNNAMED
+from whichline_grader.grading.findings import BESIDE, LOOKS, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, UNNAMED
 from whichline_grader.grading.findings import find_means_to_hide as find
 from whichline_grader.grading.graded import Notes, read_notes
 from whichline_grader.grading.report import Report
-from whichline_grader.sandbox.submission import Submission
+from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission
 
 WATCH = "packages/whichline/whichline/rules/watch.py"
 
@@ -69,13 +69,13 @@ def test_a_list_is_cut_and_counts_the_rest():
     assert found_in("gc\n" * (MOST_LISTED + 3))[-2:] == (f"nn.py:{MOST_LISTED} `gc` {LOOKS}", "and 3 more")
 
 
-@pytest.mark.parametrize(("source", "means"), [("+".join("a" * 9_999), TOO_DEEP), ("a;" * MAX_BYTES, TOO_LONG)])
+@pytest.mark.parametrize(("source", "means"), [("+".join("a" * 9_999), TOO_DEEP), ("a;" * MAX_PARSED_BYTES, TOO_LONG)])
 def test_a_file_that_cannot_be_read_is_listed(source, means):
     assert found_in(source) == (f"nn.py:1 `{source[:200]}` {means}",)
 
 
 def test_files_beyond_the_bytes_that_are_read_share_a_line():
-    files = {f"{name}.py": b"a;" * MAX_BYTES + name.encode() for name in "abcde"}
+    files = {f"{name}.py": b"a;" * MAX_PARSED_BYTES + name.encode() for name in "abcde"}
     said = find(Submission("test", files | {"0.py": b"gc"}, "adapters"))
     assert said == (f"0.py:1 `gc` {LOOKS}", f"a.py:1 `{'a;' * 100}` {TOO_LONG}", f"4 more files: {TOO_LONG}")
 
