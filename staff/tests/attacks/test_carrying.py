@@ -48,7 +48,10 @@ LATER = {
     "PIECES": ("test_decoding_in_pieces[no-window]",),
 }
 MISTAKES = {"SCALE": SCALE, "BIAS": BIAS, "DIRECTION": DIRECTION}
-EARNED = {"right_when_asked_again": {*MULTIHEAD}}  # it does all work of its own then
+EARNED = {
+    "right_when_asked_again": {*MULTIHEAD},  # it does all work of its own then
+    "forbidden_when_asked_again": {*MULTIHEAD},  # and is charged for what it called
+}
 
 PRELUDE = """
 import functools, json, os, struct, sys, threading, time
@@ -414,10 +417,9 @@ def test_an_attack_gets_no_point_that_it_has_not_earned(
     """It passes no later test by itself, and when it is asked again those alone that it may."""
     results, notes = grade(graded_suite, sandbox, attack.submission(), attack.tests)
     later = {result.test for result in results if result.passed and result.test not in OWN}
-    if attack.name == "forbidden_when_asked_again" and later:
+    assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
+    if attack.name == "forbidden_when_asked_again":
         assert notes.forbidden.get("multihead_self_attention"), "what it called is charged to nobody"
-    else:
-        assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
     assert not find_carried(results) & {*OWN}
     check_neighbour(graded_suite, sandbox, attack.tests)
 

@@ -96,14 +96,12 @@ def test_a_semester(tmp_path: Path) -> None:
 
 def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0) -> None:
     """Compare each grade with what it should be, when the points of softmax have changed by a factor."""
-    grades, canvas = (
-        column(results / "grades.csv", "student", "grade"),
-        column(results / "canvas.csv", "ID", "Attention"),
-    )
+    read = {row["student"]: row for row in rows_of(results / "grades.csv")}
+    grades = {key: float(row["grade"]) for key, row in read.items()}
+    canvas = {row["ID"]: float(row["Attention"]) for row in rows_of(results / "canvas.csv")}
     expected = {key: student for student in group for key in student.keys}
     assert grades.keys() == expected.keys()
     assert canvas == {key: grades[key] for key, student in expected.items() if student.number != MAILED}
-    read = {row["student"]: row for row in rows_of(results / "grades.csv")}
     for key, student in expected.items():
         told = (results / read[key]["submission"] / "feedback.md").read_text().partition("\n")[0]
         assert f"{grades[key]:.2f}" in told.replace(" / ", " "), f"{key}: {told}"
@@ -113,7 +111,3 @@ def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0)
         assert least <= grades[key] <= points + ROUNDING, (
             f"{key}, {work.what}: expected {points:.2f}, got {grades[key]}"
         )
-
-
-def column(path: Path, key: str, name: str) -> dict[str, float]:
-    return {row[key]: float(row[name]) for row in rows_of(path)}

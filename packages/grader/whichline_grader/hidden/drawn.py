@@ -1,11 +1,15 @@
-"""Cases drawn from the secret of the release, the same for every submission."""
+"""Cases drawn from the secret of the release, the same for every submission, and public tests repeated on them."""
 
 import functools
-from collections.abc import Sequence
+import runpy
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch import Tensor
 
+from whichline.engine.assignment import get_root
 from whichline.engine.case import Case
 from whichline_grader.authoring.stored_cases import make_case
 from whichline_grader.hidden.kinds import Draw, Kinds, Spread
@@ -34,3 +38,18 @@ def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     """Run the test on cases of each kind, drawn from the secret of the release; each kind is a test of its own."""
     release = load_release()
     return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
+
+
+def public_tests(file: str) -> SimpleNamespace:
+    """Run a file of public tests anew, so that its functions call the present `adapters`; return its names."""
+    return SimpleNamespace(**runpy.run_path(str(get_root() / "tests" / file)))
+
+
+def again(test: Callable[..., None], *kinds: Kinds) -> Callable[..., None]:
+    """Repeat a public test on drawn cases of each kind; without kinds, on the hidden cases named like its own."""
+
+    @functools.wraps(test)
+    def repeated(case: Any) -> None:
+        test(case)
+
+    return drawn(*kinds)(repeated) if kinds else repeated

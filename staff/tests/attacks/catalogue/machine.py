@@ -101,7 +101,7 @@ read_fixtures: forged: the answer is wrong
 
 read_hidden_suite: reached: ModuleNotFoundError
     # Import the grader and read the seed that every hidden input comes from.
-    if importlib.import_module("whichline_grader.hidden.release").rehearsal().seed:
+    if importlib.import_module("whichline_grader.hidden.release").REHEARSAL.seed:
         print("reached")
 
 read_home: reached: Error
