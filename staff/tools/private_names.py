@@ -25,13 +25,9 @@ def find_private_names(tree: ast.AST) -> Iterator[str]:
             names = [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
         for name in names:
             parts = name.split(".")
-            if parts[0] in PACKAGES and all(map(str.isidentifier, parts)) and any(map(is_private, parts)):
+            is_private = any(part[:1] == "_" != part[1:2] for part in parts)
+            if is_private and parts[0] in PACKAGES and all(map(str.isidentifier, parts)):
                 yield name
-
-
-def is_private(part: str) -> bool:
-    """Tell whether a name begins with one underscore."""
-    return part[:1] == "_" != part[1:2]
 
 
 def is_there(name: str) -> bool:
