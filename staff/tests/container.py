@@ -14,7 +14,7 @@ from errno import ENOSYS, EPERM
 from pathlib import Path
 from uuid import uuid4
 
-from whichline_grader.sandbox.inside.lock_in import ACT_ALLOW, ACT_ERRNO, LANDLOCK_CREATE, MASKED_EQUAL
+from whichline_grader.sandbox.inside.lock_in import ACT_ALLOW, ACT_ERRNO, LANDLOCK_CREATE, MASKED_EQUAL, Argument
 
 CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW"),
@@ -24,20 +24,14 @@ NEW_NAMESPACE = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x2
 CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
-class Comparison(ctypes.Structure):
-    """Of one argument of a system call, as libseccomp has it."""
-
-    _fields_ = (("number", ctypes.c_uint), ("comparison", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
-
-
 def docker_filter() -> int:
     """A file with the BPF program that refuses namespaces, mounts and Landlock."""
     lib = ctypes.CDLL("libseccomp.so.2")
     lib.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(lib.seccomp_init(ACT_ALLOW))
 
-    def refuse(number: int, error: int, *arguments: Comparison) -> None:
-        array = (Comparison * len(arguments))(*arguments)
+    def refuse(number: int, error: int, *arguments: Argument) -> None:
+        array = (Argument * len(arguments))(*arguments)
         assert lib.seccomp_rule_add_array(context, ACT_ERRNO | error, number, len(arguments), array) == 0
 
     def number(name: str) -> int:
@@ -46,7 +40,7 @@ def docker_filter() -> int:
     for name in ("mount", "pivot_root", "setns", "umount2", "unshare"):
         refuse(number(name), EPERM)
     for flag in NEW_NAMESPACE:
-        refuse(number("clone"), EPERM, Comparison(0, MASKED_EQUAL, flag, flag))
+        refuse(number("clone"), EPERM, Argument(0, MASKED_EQUAL, flag, flag))
     refuse(number("clone3"), ENOSYS)
     refuse(LANDLOCK_CREATE, ENOSYS)
     program = os.memfd_create("filter")

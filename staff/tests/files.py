@@ -1,9 +1,9 @@
 """What tests do with files: a copy of this tree, what is in a folder before and after a command, and tables."""
 
 import csv
-import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from staff.tools.student import ROOT
@@ -11,10 +11,10 @@ from staff.tools.student import ROOT
 GIT = ("git", "-c", "user.name=staff", "-c", "user.email=staff@localhost")
 
 
-def copy_tree(to: Path, left_out: str = "") -> None:
-    """Copy what git knows of this tree, as it is now, but for names that are `left_out`, a regular expression."""
+def copy_tree(to: Path) -> None:
+    """Copy what git knows of this tree, as it is now."""
     for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
-        if (ROOT / name).exists() and not re.fullmatch(left_out, name):
+        if (ROOT / name).exists():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, to / name)
 
@@ -27,6 +27,14 @@ def leave_out(tree: Path, *problems: str) -> None:
         assert f'id = "{id}"\n' in text
         text = text.replace(f'id = "{id}"\n', f'id = "{id}"\nleft_out = true\n')
     stated.write_text(text)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files, by name, into a folder, and return it."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
 
 
 def commit_all(folder: Path) -> None:

@@ -89,7 +89,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
     (folder / "text.zip").write_text("no archive")
     zipfile.ZipFile(folder / "empty.zip", "w").close()
-    (folder / "class.csv").write_text("text,label\na,b\n")
     for name in ("damaged", "damaged-later", "graded"):
         (folder / name).mkdir()
     (folder / "damaged" / "gradebook.sqlite").write_text("no gradebook, but long enough to be looked at" * 9)
@@ -103,7 +102,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.seek(4096 * page)
             file.write(b"\xff" * 4096)
     with pytest.raises(sqlite3.DatabaseError), sqlite3.connect(path) as connection:
-        connection.execute("SELECT * FROM grading").fetchall()
+        connection.execute("SELECT * FROM attempt").fetchall()
     return folder
 
 

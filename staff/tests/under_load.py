@@ -1,22 +1,10 @@
-"""Showing that no verdict depends on the load: busy processes, and verdicts that can be compared."""
+"""A machine that is busy with something else."""
 
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
-
-from whichline_grader.grading.batch import How, grade
-from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.gradebook import Gradebook
-from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.report import Report
-from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox
 
 
 @contextmanager
@@ -42,20 +30,3 @@ def crowded() -> Iterator[None]:
             yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: int = 2) -> dict[str, str]:
-    """Every result and the feedback of each submission, by name, without how long it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        done = grade(suite, sandbox, paths, out, How(jobs))
-        assert not done.faults
-        with Gradebook(out / "gradebook.sqlite") as gradebook:
-            same = [without_measures(grading) for grading in gradebook.latest()]
-        return {each.submission: f"{each}\n{feedback(Report(each, suite.problems))}" for each in same}
-
-
-def without_measures(grading: Grading) -> Grading:
-    """The same without time."""
-    results = [replace(result, seconds=0) for result in grading.results]
-    return replace(grading, results=results, seconds=0, started=datetime.fromtimestamp(0, UTC))

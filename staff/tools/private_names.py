@@ -7,7 +7,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from importlib import import_module
+from pkgutil import resolve_name
 
 from whichline_grader.paths import ENGINE, GRADER
 
@@ -25,26 +25,17 @@ def find_private_names(tree: ast.AST) -> Iterator[str]:
             names = [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
         for name in names:
             parts = name.split(".")
-            if parts[0] in PACKAGES and all(map(str.isidentifier, parts)) and any(map(is_private, parts)):
+            is_private = any(part[:1] == "_" != part[1:2] for part in parts)
+            if is_private and parts[0] in PACKAGES and all(map(str.isidentifier, parts)):
                 yield name
-
-
-def is_private(part: str) -> bool:
-    """Tell whether a name begins with one underscore."""
-    return part[:1] == "_" != part[1:2]
 
 
 def is_there(name: str) -> bool:
     """Tell whether the installed package has this name."""
-    top, *rest = name.split(".")
-    value = import_module(top)
-    for number, part in enumerate(rest, start=1):
-        if not hasattr(value, part):
-            try:
-                import_module(".".join([top, *rest[:number]]))
-            except ImportError:
-                return False
-        value = getattr(value, part)
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
     return True
 
 

@@ -1,8 +1,6 @@
 """The `cs336` command, or pytest, in a terminal of its own, for keys and Ctrl-C."""
 
-import fcntl
 import os
-import struct
 import termios
 import time
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ class Terminal(fdspawn):
 
     def __init__(self, folder: Path, *arguments: str, kind: str = "dumb", module: str = "whichline") -> None:
         ours, theirs = os.openpty()
-        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+        termios.tcsetwinsize(ours, (24, 80))
         files = [os.ttyname(theirs)] * 3
         self.process_id = begin_forked((module, *arguments), folder, {**os.environ, "TERM": kind}, files, terminal=True)
         os.close(theirs)

@@ -2,7 +2,8 @@
 
 A head `NAME: PLAIN: REPORT`, or `NAME on MACHINE: ...`, says what becomes of an attack in a plain in-process run (an
 `Outcome` of `plain.py`), and a text that the feedback to the student has. Below it, after a comment that says what it
-tries, comes the body of `run_softmax`, or a whole file, if that name is in it.
+tries, comes the body of `run_softmax`, or a whole file, if that name is in it, or `at import` what stands above a wrong
+one.
 """
 
 import re
@@ -15,20 +16,25 @@ from staff.tests.attacks.catalogue import answers, archives, channel, feeder, ma
 from whichline_grader.grading.identity import make_safe_name
 
 TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS + feeder.ATTACKS
-HEAD = re.compile(r"^(\w+)(?: on (\w+))?: (\w+): (.*)$", re.MULTILINE)
+HEAD = re.compile(r"^(\w+)(?: on (\w+))?(?: at (import))?: (\w+): (.*)$", re.MULTILINE)
 _, *PIECES = HEAD.split(TEXT)
-CODE = dict(zip(PIECES[0::5], PIECES[4::5], strict=True))
+CODE = dict(zip(PIECES[0::6], PIECES[5::6], strict=True))
+AT_IMPORT = {id for id, _, when, *_ in HEAD.findall(TEXT) if when}
 PRELUDE = """\
 import atexit, builtins, collections, concurrent.futures, contextlib, ctypes, gc, importlib.abc, importlib.util, io
 import itertools, json, mmap, os, pathlib, signal, socket, struct, subprocess, sys, threading, time, types, unittest
 import torch
 def zeros(in_features, dim):
     return in_features * 0
-def find_header():  # of the question, among what the callers have
-    frame = sys._getframe(1)
-    while frame and not isinstance(frame.f_locals.get("header"), dict):
-        frame = frame.f_back
-    return frame.f_locals["header"] if frame else {}
+def find(name):  # a variable of the callers
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if name in frame.f_locals:
+            return frame.f_locals[name]
+# What serves a worker; in a plain run nothing is there.
+serve, frames = (
+    sys.modules.get(f"whichline_grader.sandbox.inside.{name}", types.SimpleNamespace()) for name in ("serve", "frames")
+)
 """
 
 
@@ -56,7 +62,10 @@ class Attack:
 def list_attacks(folder: Path = Path()) -> list[Attack]:
     """Every attack, and where it lies once it is written into `folder`."""
     heads = HEAD.findall(TEXT + "\n".join(archives.ATTACKS))
-    return [Attack(folder / (f"{id}.py" if id in CODE else archives.find(id)[0]), id, *rest) for id, *rest in heads]
+    return [
+        Attack(folder / (f"{id}.py" if id in CODE else archives.find(id)[0]), id, machine, *rest)
+        for id, machine, _, *rest in heads
+    ]
 
 
 def find_attacks(folder: Path, ids: Collection[str] = ()) -> Iterator[Attack]:
@@ -71,7 +80,7 @@ def write_attack(id: str, folder: Path) -> Path:
     """Write one of them."""
     if id not in CODE:
         return archives.write_archive(id, folder)
-    code = dedent(CODE[id])
+    code = dedent(CODE[id]) + "run_softmax = zeros\n" * (id in AT_IMPORT)
     if "run_softmax" not in code:
         code = f"def run_softmax(in_features, dim):\n{indent(code.strip(), '    ')}\n    return in_features * 0\n"
     path = folder / f"{id}.py"

@@ -48,7 +48,10 @@ LATER = {
     "PIECES": ("test_decoding_in_pieces[no-window]",),
 }
 MISTAKES = {"SCALE": SCALE, "BIAS": BIAS, "DIRECTION": DIRECTION}
-EARNED = {"right_when_asked_again": {*MULTIHEAD}}  # it does all work of its own then
+EARNED = {
+    "right_when_asked_again": {*MULTIHEAD},  # it does all work of its own then
+    "forbidden_when_asked_again": {*MULTIHEAD},  # and is charged for what it called
+}
 
 PRELUDE = """
 import functools, json, os, struct, sys, threading, time
@@ -293,46 +296,6 @@ no_rotation_of_its_own: SCALE DIRECTION: ROPE
             return x * 0
         rotated = lambda Q, K, V, mask: attend(rotate(Q), rotate(K), V, mask)
         return all_but_attention(heads, W_Q, W_K, W_V, W_O, x, rotated)
-
-cache_of_another_shape: SCALE BIAS: PIECES
-    # Return keys for other heads as the cache of the first piece, which the next question hands back.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        wrong = torch.rand(2, 1, 3, 4)
-        attend(x, x, x, None)
-        return x * 0, wrong, wrong
-
-cache_of_another_batch: SCALE BIAS: PIECES
-    # Return keys of another batch as the cache of the first piece, which the next question hands back.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        wrong = torch.rand(9, kv_heads, 3, 4)
-        attend(x, x, x, None)
-        return x * 0, wrong, wrong
-
-cache_of_no_dimensions: SCALE BIAS: PIECES
-    # Return a single number as the cache of the first piece, which the next question hands back.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        wrong = torch.tensor(1.0)
-        attend(x, x, x, None)
-        return x * 0, wrong, wrong
-
-cache_of_whole_numbers: SCALE BIAS: PIECES
-    # Return whole numbers as the cache of the first piece, which the next question hands back.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        wrong = torch.ones(2, kv_heads, 3, 4, dtype=torch.int64)
-        attend(x, x, x, None)
-        return x * 0, wrong, wrong
-
-cache_of_text: SCALE BIAS: PIECES
-    # Return a text as the cache of the first piece, which the next question hands back.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        wrong = "keys"
-        attend(x, x, x, None)
-        return x * 0, wrong, wrong
 """
 
 FOR_HARM = r"""
@@ -353,14 +316,6 @@ large_masks: SCALE: MULTIHEAD
             mask = torch.ones(800_000, 1, 1, dtype=torch.bool)
             borrow("run_scaled_dot_product_attention", Q=part, K=part, V=part, mask=mask)
 
-cache_of_nothing: SCALE BIAS: PIECES
-    # Return a cache of a million tokens of no batch, which takes no bytes to send.
-    def run_decoding(*arguments, **named):
-        x, kv_heads = arguments[10], arguments[2]
-        keys = torch.ones(0, kv_heads, 4_000_000, 4)
-        attend(x, x, x, None)
-        return x * 0, keys, keys
-
 sleeps_between_requests: SCALE: ONE
     # Ask now and then, and sleep in between for a little less than a call may take.
     while is_answered():
@@ -373,6 +328,27 @@ half_a_request: SCALE: ONE
         os.write(3, struct.pack("<IQ", 1000, 1 << 20) + b"{")
         os.read(3, 1)
 """
+
+# What is returned as the cache of the first piece, which the next question hands back.
+CACHE = """
+cache_of_{}: SCALE BIAS: PIECES
+    # Return {}.
+    def run_decoding(*arguments, **named):
+        x, kv_heads = arguments[10], arguments[2]
+        attend(x, x, x, None)
+        return x * 0, *[{}] * 2
+"""
+CACHES = (
+    ("another_shape", "keys for other heads", "torch.rand(2, 1, 3, 4)"),
+    ("another_batch", "keys of another batch", "torch.rand(9, kv_heads, 3, 4)"),
+    ("no_dimensions", "a single number", "torch.tensor(1.0)"),
+    ("whole_numbers", "whole numbers", "torch.ones(2, kv_heads, 3, 4, dtype=torch.int64)"),
+    ("text", "a text", "'keys'"),
+)
+FOR_POINTS += "".join(CACHE.format(*each) for each in CACHES)
+FOR_HARM += CACHE.format(
+    "nothing", "a million tokens of no batch, which take no bytes to send", "torch.ones(0, kv_heads, 4_000_000, 4)"
+)
 
 
 class Attack(NamedTuple):
@@ -441,10 +417,9 @@ def test_an_attack_gets_no_point_that_it_has_not_earned(
     """It passes no later test by itself, and when it is asked again those alone that it may."""
     results, notes = grade(graded_suite, sandbox, attack.submission(), attack.tests)
     later = {result.test for result in results if result.passed and result.test not in OWN}
-    if attack.name == "forbidden_when_asked_again" and later:
+    assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
+    if attack.name == "forbidden_when_asked_again":
         assert notes.forbidden.get("multihead_self_attention"), "what it called is charged to nobody"
-    else:
-        assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
     assert not find_carried(results) & {*OWN}
     check_neighbour(graded_suite, sandbox, attack.tests)
 

@@ -5,6 +5,7 @@ Each test is named after its attack, and shows what happens to a grader without 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -55,11 +56,32 @@ WITHOUT = {
 }
 
 
+ATTACKS = list_attacks()
+REFUSED = {attack.id for attack in ATTACKS if attack.plain == "refused"}
+AT_FEEDER = REFUSED & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
+PAGES = {
+    "README.md": ("The repository holds {all} attempts to cheat: {forged} get full marks",),
+    "packages/grader/whichline_grader/docs/security.md": (
+        "holds {all} small submissions",
+        "{forged} get full marks for a wrong answer, {reached} reach what they were after, {flooded} flood, {hung} "
+        "hang, {killed} end the grading process, and {refused} gain nothing",
+        "For {shown} of those `test_defences.py` shows",
+        "{feeder} (`feeder`) aim at questions that come one at a time",
+    ),
+}
+
+
 def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason() -> None:
-    refused = {attack.id for attack in list_attacks() if attack.plain == "refused"}
     shown = {name.removeprefix("test_") for name in globals()}
-    at_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
-    assert refused - shown - IN_PARAMETERS - at_feeder == WITHOUT.keys()
+    assert REFUSED - shown - IN_PARAMETERS - AT_FEEDER == WITHOUT.keys()
+
+
+def test_the_pages_say_how_many_attacks_there_are() -> None:
+    counts = {"all": len(ATTACKS), "feeder": len(AT_FEEDER), "shown": len(REFUSED - AT_FEEDER - WITHOUT.keys())}
+    for page, sentences in PAGES.items():
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        for sentence in sentences:
+            assert sentence.format(**counts, **Counter(attack.plain for attack in ATTACKS)) in text, page
 
 
 def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from staff.tests import ROOT
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
-from whichline_grader.hidden.release import EXAMPLE, Release, load_release
+from whichline_grader.hidden.release import REHEARSAL, Release, load_release
 
 
 def drawn() -> list[tuple[object, ...]]:
@@ -56,7 +56,7 @@ def test_no_mistake_passes_by_the_luck_of_the_draw(scale: Callable[[Tensor], flo
 def test_no_gradient_of_zero_passes_by_the_luck_of_the_draw() -> None:
     """Where one logit is so large that its probability is 1, it would: what flows back is nothing beside what comes."""
     gradient = "gradient of in_features"
-    for secret in (EXAMPLE, *(b"secret %d" % number for number in range(50))):
+    for secret in (REHEARSAL.secret, *(b"secret %d" % number for number in range(50))):
         for kind, draw in kinds(gradients=("in_features",)).items():
             cases = DrawnCases(draw, Release(secret), kind).examples()
             assert any((case.expected[gradient].abs() > case.tolerance[gradient]).any() for case in cases), kind

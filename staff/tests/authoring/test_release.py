@@ -13,7 +13,7 @@ from whichline.engine.toml_file import AssignmentError
 from whichline_grader.grading.course import Course
 from whichline_grader.grading.suite import GradedSuite, check_hidden_cases, check_public_cases
 from whichline_grader.hidden import release
-from whichline_grader.hidden.release import Release, load_release, rehearsal
+from whichline_grader.hidden.release import REHEARSAL, Release, load_release
 from whichline_grader.sandbox.proxy import Adapters
 
 
@@ -40,7 +40,7 @@ def course(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_without_a_course_it_is_a_rehearsal(course: Path) -> None:
     (course.parent / "course.toml").write_text('column = "Attention"\n')
-    assert load_release() == rehearsal() == Release(b"anyone can read this")
+    assert load_release() == REHEARSAL == Release(b"anyone can read this")
     assert load_release().cases == ROOT / "staff" / "fixtures"
 
 
@@ -68,7 +68,7 @@ def cases(tmp_path: Path) -> Path:
 
 
 def test_hidden_cases_of_another_release_are_refused(cases: Path) -> None:
-    check_hidden_cases(Release(rehearsal().secret, cases.parent))
+    check_hidden_cases(Release(REHEARSAL.secret, cases.parent))
     with pytest.raises(
         AssignmentError, match=r"not drawn from this release's secret; run `uv run cs336 staff verify --write`"
     ):
@@ -81,7 +81,7 @@ def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) 
     with pytest.raises(
         AssignmentError, match=f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
     ):
-        check_hidden_cases(Release(rehearsal().secret, cases.parent))
+        check_hidden_cases(Release(REHEARSAL.secret, cases.parent))
 
 
 def test_a_public_case_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from staff.tests.files import write_files
 from whichline.checking.affected_tests import take_fingerprints
 from whichline.checking.saves import Saves
 from whichline.engine.assignment import Problem
@@ -26,12 +27,6 @@ NN, ADAPTERS, TESTS = "cs336_basics/nn.py", "adapters.py", "tests/test_all.py"
 PROBLEMS = [Problem(id, id, 1.0, (), {f"test_{id}": 1.0}, ()) for id in ("one", "two")]
 
 
-def write_tree(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "changed"),
     [
@@ -48,18 +43,18 @@ def write_tree(folder: Path, files: dict[str, str]) -> None:
     ],
 )
 def test_what_reaches_a_change(file: str, old: str, new: str, changed: set[str], tmp_path: Path) -> None:
-    write_tree(tmp_path, FILES)
+    write_files(tmp_path, FILES)
     before = take_fingerprints(tmp_path, PROBLEMS)
     assert old in FILES[file]
-    write_tree(tmp_path, {file: FILES[file].replace(old, new)})
+    write_files(tmp_path, {file: FILES[file].replace(old, new)})
     after = take_fingerprints(tmp_path, PROBLEMS)
     assert {id for id in before if before[id] != after[id]} == changed
-    write_tree(tmp_path, {file: FILES[file]})
+    write_files(tmp_path, {file: FILES[file]})
     assert take_fingerprints(tmp_path, PROBLEMS) == before
 
 
 def test_of_what_is_no_python_nothing_is_known(tmp_path: Path) -> None:
-    write_tree(tmp_path, FILES | {NN: "def deep(:"})
+    write_files(tmp_path, FILES | {NN: "def deep(:"})
     assert take_fingerprints(tmp_path, PROBLEMS) == {}
 
 
@@ -68,8 +63,7 @@ def test_a_change_outside_of_the_package_is_one(home: str, tmp_path: Path) -> No
     files = FILES | {
         ADAPTERS: "from model import one as uno\ndef run_one(x): return uno(x)\ndef run_two(x): return x\n"
     }
-    (tmp_path / home).parent.mkdir(parents=True, exist_ok=True)
-    write_tree(tmp_path, files | {home: FILES[NN]})
+    write_files(tmp_path, files | {home: FILES[NN]})
     before = take_fingerprints(tmp_path, PROBLEMS)
     saves = Saves(tmp_path)
     (tmp_path / home).write_text(FILES[NN].replace("return deep(x)", "return -deep(x)"))

@@ -77,15 +77,11 @@ def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Studen
 
 
 def shown(
-    problems: Iterable[Problem],
-    results: list[Result],
-    findings: Sequence[Finding] = (),
-    width: int = 80,
-    whole: bool = True,
+    problems: Iterable[Problem], results: list[Result], findings: Sequence[Finding] = (), width: int = 80, **how: bool
 ) -> str:
     console = Console(width=width, height=20, file=StringIO())
     with console.capture() as board:
-        console.print(render(score(problems, results, findings), Run(1), ROOT, whole=whole))
+        console.print(render(score(problems, results, findings), Run(1), ROOT, **how))
     return board.get()
 
 
@@ -97,7 +93,7 @@ def test_the_board_fits_in_60_columns() -> None:
         for each in problems.values()
         for name in each.tests
     ]
-    board = shown(problems.values(), results, width=60)
+    board = shown(problems.values(), results, width=60, whole=True)
     lines = board.splitlines()
     assert max(map(len, lines)) <= 60
     assert lines[0].split() == ["Problem", "State", "Tests", "Points"]
@@ -106,16 +102,10 @@ def test_the_board_fits_in_60_columns() -> None:
     assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
 
 
-def show_board(
-    results: dict[str, str], explanations: list[Finding], chosen: str = SOFTMAX, everything: bool = False
-) -> list[str]:
+def show_board(results: dict[str, str], explanations: list[Finding], everything: bool = False) -> list[str]:
     """The board's lines from "Next:" on: of tests that fail, by name, with their headlines."""
-    problems = [load_problems(ROOT)[chosen]]
-    failed = [Result(name, chosen, False, False, 1.0, Outcome.FAILED, Check.ANSWER, results[name]) for name in results]
-    console = Console(width=80, file=StringIO())
-    with console.capture() as shown:
-        console.print(render(score(problems, failed, explanations), Run(1), ROOT, everything=everything))
-    lines = shown.get().splitlines()
+    failed = [Result(name, SOFTMAX, False, False, 1.0, Outcome.FAILED, Check.ANSWER, results[name]) for name in results]
+    lines = shown([load_problems(ROOT)[SOFTMAX]], failed, explanations, everything=everything).splitlines()
     return [line.rstrip() for line in lines[lines.index("") + 1 :]]
 
 
@@ -184,7 +174,7 @@ def show_end(unwritten: set[str]) -> str:
         else Result(id, id, False, each.bonus, each.points, Outcome.PASSED)
         for id, each in problems.items()
     ]
-    return shown(problems.values(), results)
+    return shown(problems.values(), results, whole=True)
 
 
 def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:

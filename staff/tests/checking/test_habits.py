@@ -114,13 +114,6 @@ def test_tests_of_the_students_own_are_left_to_pytest_and_change_nothing_else(wr
     assert TOLD in board.stdout
 
 
-def test_a_test_of_the_students_own_that_cannot_be_imported_has_its_line(student: Student) -> None:
-    (student.folder / "tests" / "test_mine.py").write_text("import torch\n\nx = undefined\n")
-    process = student.run("pytest", "tests/test_mine.py")
-    assert "tests/test_mine.py:3: in <module>" in process.stdout
-    assert "Error: name 'undefined' is not defined" in process.stdout
-
-
 @pytest.mark.parametrize(
     ("file", "end", "said"),
     [
@@ -129,6 +122,7 @@ def test_a_test_of_the_students_own_that_cannot_be_imported_has_its_line(student
         ("adapters.py", "exit()", "this ends Python: leave it out"),
         (FUNCTIONAL, "exit()", "this ends Python: leave it out"),
         (FUNCTIONAL, "\0", f'{FUNCTIONAL}", line 1'),
+        ("tests/test_mine.py", "undefined", "tests/test_mine.py:3: in <module>"),
     ],
 )
 def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(

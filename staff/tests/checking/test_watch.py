@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from staff.tools.student import Student
@@ -23,14 +24,8 @@ ENDLESS = "while True: pass\n        return einsum("
 
 def processes_in(folder: Path) -> list[str]:
     """The command lines of what runs in a folder."""
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(folder):
-                found.append((process / "cmdline").read_text().replace("\0", " "))
-        except OSError:  # it has ended, or is not ours
-            continue
-    return found
+    running = (each.info for each in psutil.process_iter(["cwd", "cmdline"]))
+    return [" ".join(each["cmdline"] or ()) for each in running if Path(each["cwd"] or "/").is_relative_to(folder)]
 
 
 def wait_until_nothing_runs_in(folder: Path) -> None:

@@ -208,26 +208,6 @@ def run_decoding(*arguments, in_features=None, **more):
 
 
 @pytest.mark.nightly
-def test_what_is_forbidden_is_charged_where_earlier_problems_are_answered_right(
-    suite: GradedSuite, sandbox: Sandbox
-) -> None:
-    """A submission can tell that they are, and be honest until then."""
-    waits = """
-own = run_multihead_self_attention
-def run_multihead_self_attention(d_model, o_proj_weight, **rest):
-    from cs336_basics.nn import functional
-    if not hasattr(functional.scaled_dot_product_attention, "__wrapped__"):
-        return own(d_model, o_proj_weight=o_proj_weight, **rest) + 1
-    return torch.nn.functional.linear(own(d_model, o_proj_weight=torch.eye(d_model), **rest), o_proj_weight)
-"""
-    submission = edit(SCALE)
-    submission.files["adapters.py"] += waits.encode()
-    results, notes, _ = grade_one(suite, sandbox, submission)
-    problem = "multihead_self_attention"
-    assert any(CARRIED in result.staff for result in results if result.problem == problem)
-    assert "linear" in notes.forbidden[problem]
-
-
 def ask_lender(lender: StandIn, call: str, **arguments: Any) -> Any:
     """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
     tensors = [x for x in arguments.values() if isinstance(x, Tensor)]

@@ -212,6 +212,8 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
         gradebook.add(graded("ada", 3.0, "b" * 64))
         gradebook.add(replace(graded("alan", 1.0), suite="f" * 64, started=GRADING.started + timedelta(days=1)))
     assert "Graded by an earlier suite than the others, so grade again: ada" in run("rescore")
+    notes = {name: row["notes"] for name, row in rows(new / "grades.csv").items()}
+    assert [name for name in notes if "graded by an earlier suite" in notes[name]] == ["ada"]
     printed = run("rescore", "--against", "old")
     assert "other work counts" in printed
     assert "test_softmax[2], test_softmax[3] and 2 more" in printed

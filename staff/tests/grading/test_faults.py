@@ -2,12 +2,16 @@
 
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import datetime
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import psutil
@@ -16,10 +20,10 @@ import pytest
 from staff.tests.attacks.grade import TESTS, only
 from staff.tests.grading.test_grade import ROOT, Graded
 from staff.tests.grading.test_grades import InstantForks
-from staff.tests.grading.test_interruptions import read_gradings, reported
 from staff.tests.sandbox.conftest import start
+from staff.tools.benchmark_grading import write_submissions
 from whichline_grader.grading.batch import How, grade, grade_by
-from whichline_grader.grading.gradebook import GradebookError
+from whichline_grader.grading.gradebook import Gradebook, GradebookError
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.processes import Record
 from whichline_grader.grading.suite import GradedSuite, list_refused_results
@@ -155,3 +159,78 @@ def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
         disks = [try_disk(only(graded_suite, TESTS), sandbox, paths, tmp_path / str(size), size) for size in sizes]
     assert {ended for ended, _ in disks} == {"GradebookError", "OSError", "complete"}
     assert {graded for _, graded in disks} == {0, 1, 2}, "some disk must become full between two submissions"
+
+
+SUBMISSIONS, BATCHES = 12, 3
+
+# When a submission was graded, and the outcome of each test.
+Recorded = dict[str, tuple[str, tuple[str, ...]]]
+
+
+@pytest.mark.nightly
+def test_killed_batches_go_on_where_they_were(tmp_path: Path, graded_suite: GradedSuite) -> None:
+    """The less time the tests take, the more of the kills hit what records and reports: one problem is enough."""
+    suite = only(graded_suite, {test.name for test in graded_suite.suite.tests if test.problem == "softmax"})
+    paths = write_submissions(tmp_path / "submissions", SUBMISSIONS)
+    moments, kills = random.Random(0), 0  # noqa: S311 (no secret)
+    with start("bubblewrap") as sandbox:
+        run = partial(_grade_for, target=partial(grade, suite, sandbox, paths, how=How(jobs=2)))
+        started = time.monotonic()
+        assert run(None, tmp_path / "undisturbed")
+        seconds = time.monotonic() - started
+        right = _outcomes(read_gradings(tmp_path / "undisturbed"))
+        assert len(right) == SUBMISSIONS
+        for number in range(BATCHES):
+            out, kept = tmp_path / f"killed-{number}", Recorded()
+            while not run(moments.uniform(0.0, seconds / 2), out):
+                kills += 1
+                before, kept = kept, read_gradings(out)
+                assert before.items() <= kept.items()
+            final = read_gradings(out)
+            assert kept.items() <= final.items()
+            assert _outcomes(final) == right == reported(out, paths)
+    assert kills > BATCHES
+
+
+def _grade_for(seconds: float | None, out: Path, target: partial) -> bool:
+    """Grade in a process that is killed after that time; tell whether it ended by itself before."""
+    process = get_context("fork").Process(target=target, args=(out,))
+    process.start()
+    process.join(seconds)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return False
+    assert process.exitcode == 0
+    return True
+
+
+def read_gradings(out: Path) -> Recorded:
+    """The gradebook's record of each submission, which was graded once."""
+    if not (out / "gradebook.sqlite").exists():
+        return {}
+    with closing(sqlite3.connect(out / "gradebook.sqlite")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            return {}
+        (count,) = connection.execute("SELECT count(*) FROM attempt").fetchone()
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        found = {each.submission: each for each in gradebook.latest()}
+    assert len(found) == count
+    return {
+        name: (each.started.isoformat(), tuple(result.outcome for result in each.results))
+        for name, each in found.items()
+    }
+
+
+def _outcomes(gradings: Recorded) -> dict[str, tuple[str, ...]]:
+    return {name: outcomes for name, (_, outcomes) in gradings.items()}
+
+
+def reported(out: Path, paths: list[Path]) -> dict[str, tuple[str, ...]]:
+    """The outcomes that the reports have."""
+    reports = {path.name: json.loads((out / path.name / "results.json").read_text()) for path in paths}
+    return {
+        name: tuple(outcome for t in report["tests"] for outcome in t["extra_data"]["outcomes"].values())
+        for name, report in reports.items()
+    }

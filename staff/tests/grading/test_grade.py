@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sqlite3
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,17 +275,6 @@ def test_a_refused_archive_gets_no_points_and_the_reason(graded):
     assert results["score"] == 0
     assert "expected paths inside the submission" in results["output"]
     assert '"submission": "bomb_b_", "what": "refused"' in graded.printed  # as in the log
-
-
-def test_the_gradebook_knows_what_was_graded_with_what(graded):
-    with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
-        rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM attempt").fetchall()
-        lists = gradebook.execute("SELECT DISTINCT tests FROM attempt").fetchall()
-    assert len(rows) == len(SUBMISSIONS) + 1
-    assert {length for _, length, *_ in rows} == {64}
-    assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
-    assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
-    assert len(lists) == 1
 
 
 def test_grades_csv_has_a_row_for_each_submission(graded):

@@ -208,16 +208,6 @@ def test_recorded_results_are_scored_with_the_present_weights(tmp_path):
         assert [grade.grading.maximum for grade in grades(gradebook, Course())] == [0, 0]
 
 
-def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
-    later = replace(graded("alan", 3.0), suite="e" * 64, started=GRADING.started + timedelta(days=1))
-    write_all(tmp_path, Course(due=DUE, extensions={"nobody": DUE}), graded("ada", 3.0), later)
-    assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
-    assert capsys.readouterr().out.splitlines() == [
-        "Has an extension, and no grade: nobody",
-        "Graded by an earlier suite than the others, so grade again: ada",
-    ]
-
-
 class InstantForks(Forks):
     """In the place of forks: each submission has ended at once, with the next of these records."""
 

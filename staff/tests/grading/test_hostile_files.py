@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import os
-import resource
 import subprocess
 import tarfile
 import zipfile
@@ -68,19 +67,14 @@ def sparse() -> tuple[str, bytes]:
     return "sparse.tar.gz", gzip.compress(header(b"x", "pax", about) + header(b"0", "adapters.py", holes))
 
 
-def seconds() -> float:
-    """Of the processor, in this process and those that have ended."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
 @pytest.mark.parametrize("file", [newlines, digits, sparse])
 def test_a_small_file_stops_no_class(file: Callable[[], tuple[str, bytes]], tmp_path: Path) -> None:
     name, content = file()
     assert len(content) < MIB
     paths = handed_in(tmp_path, {name: content, "ada.py": HONEST})
-    before = seconds()
+    before = sum(os.times()[:4])  # of the processor, in this process and those that have ended
     found = graded(tmp_path, *paths)
-    assert seconds() - before < 2 * SECONDS
+    assert sum(os.times()[:4]) - before < 2 * SECONDS
     assert found["ada.py"].points == 3
     refused = found[name].notes.refused
     assert not refused or f"took more than {SECONDS} s of processor time to read; put your code into" in refused
@@ -183,13 +177,6 @@ def test_a_name_that_the_platform_does_not_give_is_a_submission_of_its_own_and_s
     assert not any(grading.notes.taken_in for grading in found.values())
 
 
-def test_what_is_refused_names_every_file_that_it_came_from(tmp_path: Path) -> None:
-    names = ("honestann_77_1001_adapters.py", "honestann_77_1002_notes.py")
-    (grading,) = graded(tmp_path, *handed_in(tmp_path, {names[0]: HONEST, names[1]: LARGE})).values()
-    assert "8 MiB together" in grading.notes.refused
-    assert grading.notes.taken_in == (f"taken together as one submission: {names[0]!a}, {names[1]!a}",)
-
-
 def test_submissions_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     """Two of one name, and one that is called as the first of them could be."""
 
@@ -224,4 +211,4 @@ def test_files_of_one_student_that_cannot_be_put_together_are_refused_and_nobody
     )
     assert honest.results[0].passed
     assert refused.notes.refused.startswith("expected one archive, or adapters.py and other Python files, got ")
-    assert all(name in str(refused.notes) for name in names)
+    assert refused.notes.taken_in == (f"taken together as one submission: {names[0]!a}, {names[1]!a}",)

@@ -1,68 +1,57 @@
-"""A verdict depends on the submission alone: not on the load of the machine, and not on the submission beside it."""
+"""A verdict depends on the submission alone, not on the load of the machine, and what grades it has limits, too."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from staff.tests.attacks.grade import only
+from staff.tests.live import connect
 from staff.tests.sandbox.conftest import ROOT, start
-from staff.tests.specimens.specimen import SPECIMENS
-from staff.tests.under_load import busy, verdicts
+from staff.tests.under_load import busy
 from whichline_grader.grading import batch, one_submission, processes
-from whichline_grader.grading.course import Course
 from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.limits import Limits
+from whichline_grader.sandbox.reply import TimedOut
+from whichline_grader.sandbox.submission import Submission
 
 pytestmark = pytest.mark.nightly
 
-TESTS = {
-    "test_softmax[1d]",
-    "test_softmax[3d-last-dim]",
-    "test_softmax_gradients[last-dim]",
-    "test_hidden_softmax[3d-first-dim]",
-    "test_softmax_sums_to_one",
-    "test_linear[2d]",
-    "test_linear_of_any_shape",
-    "test_rope[in-order]",
-    "test_hidden_rope[permuted]",
-}
-SOFTMAX = "def run_softmax(in_features, dim):\n    {}\n    e = in_features.exp()\n    return e / e.sum(dim, True)\n"
-# Each uses its time in a way of its own; a call may take a second.
-SLOW = {
-    "computes": "import time\n    while in_features.ndim == 1 and time.process_time() < 0.6: pass",
-    "sleeps": "import time; time.sleep(0.6 * (in_features.ndim == 1))",
-    "loops": "while in_features.ndim == 3: pass",
-    "waits": "import threading; threading.Event().wait(1e6 if in_features.ndim == 3 else 0)",
-    "locks": "import threading; lock = threading.Lock(); lock.acquire(); in_features.ndim == 3 and lock.acquire()",
-}
 
-
-@pytest.mark.nightly
-def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path, graded_suite: GradedSuite) -> None:
-    kinds = [[each for each in SPECIMENS if kind in each.name] for kind in ("softmax-", "linear-", "rope-")]
-    programs = {each.name: each.code for specimens in kinds for each in specimens[::5]}
-    programs |= {name: SOFTMAX.format(statement) for name, statement in SLOW.items()}
-    assert len(programs) >= 18
-    paths = [tmp_path / f"{name}.py" for name in programs]
-    for path in paths:
-        path.write_text(programs[path.stem])
-    suite = replace(only(graded_suite, TESTS), course=Course(limits=Limits(call_seconds=1)))
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
     with start("process") as sandbox:
-        quiet = verdicts(suite, sandbox, paths)
-        with busy(8):
-            assert verdicts(suite, sandbox, paths) == quiet
-    assert "no answer within 1 s" in quiet["loops.py"]
-    assert "no answer within 1 s" in quiet["waits.py"]
-    assert "no answer within" not in quiet["computes.py"] + quiet["sleeps.py"]
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_in_time"),
+    [
+        ("while time.process_time() < started + 0.6: pass", True),
+        ("time.sleep(0.6)", True),
+        ("while True: pass", False),
+        ("threading.Event().wait()", False),
+        ("lock.acquire(); lock.acquire()", False),
+    ],
+)
+def test_a_call_may_take_its_own_time_on_a_busy_machine(sandbox: Sandbox, statement: str, is_in_time: bool) -> None:
+    begin = "import threading, time\nlock, started = threading.Lock(), time.process_time()\n"
+    source = f"{begin}def run_softmax(x, dim):\n    {statement}\n    return dim\n".encode()
+    adapters: Any = connect(sandbox, Submission("x", {"adapters.py": source}, "adapters"), Limits(call_seconds=1))
+    with busy(8), nullcontext() if is_in_time else pytest.raises(TimedOut, match="no answer within 1 s"):
+        assert adapters.run_softmax(torch.ones(1), 7) == 7
+    adapters.respondent.interview.end_worker()
 
 
 def test_what_this_side_may_use_for_a_submission_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graded_suite: GradedSuite
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graded_suite: GradedSuite, sandbox: Sandbox
 ) -> None:
     monkeypatch.setattr(processes, "SECONDS", 1)
     monkeypatch.setattr(one_submission, "judge", lambda *_: any(iter(int, 1)))
     suite = only(graded_suite, {"test_softmax[1d]"})
-    with start("process") as sandbox:
-        done = batch.grade(suite, sandbox, [ROOT / "staff/tests/attacks/honest.py"], tmp_path)
+    done = batch.grade(suite, sandbox, [ROOT / "staff/tests/attacks/honest.py"], tmp_path)
     assert [*done.faults.values()] == ["the grading process ended with exit status -9"]

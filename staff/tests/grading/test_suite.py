@@ -161,7 +161,6 @@ def test_a_test_that_a_right_program_fails_is_told_before_anybody_is_graded(load
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_hash_of_code_is_the_same_in_every_process() -> None:
     code = "from whichline_grader.grading.suite import *; print(hash_code((*ASKS, *JUDGES)))"

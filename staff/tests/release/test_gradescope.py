@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import zipfile
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from staff.tests.container import run_in_container
 from staff.tools.student import ROOT, write_submission
 from whichline_grader.cli import staff
 from whichline_grader.release.gradescope import PYTHON, write_autograder
+from whichline_grader.release.trial_run import lend_bytecode
 from whichline_grader.sandbox.limits import Limits
 
 # It looks for whatever a container has that is none of its business; then it answers wrongly, and floods the memory.
@@ -86,13 +86,7 @@ def lay_out(autograder: Path) -> None:
     lines = re.sub("^(uv pip .*) --offline (.*)$", r"\g<0> || \1 \2", lines, flags=re.MULTILINE)
     environment = os.environ | {"UV_COMPILE_BYTECODE": "false", "UV_NO_PROGRESS": "true"}
     subprocess.run(["/bin/bash", "-euc", lines], cwd=source, env=environment, check=True)
-    # Compiling torch takes 20 seconds. The files are those of this environment, so what is compiled here fits there.
-    packages, installed = Path(sysconfig.get_path("purelib")), next((source / ".venv" / "lib").glob("*/site-packages"))
-    for compiled in packages.rglob("*.pyc"):
-        beside = installed / compiled.relative_to(packages)
-        if beside.parents[1].is_dir():
-            beside.parent.mkdir(exist_ok=True)
-            shutil.copy2(compiled, beside)
+    lend_bytecode(source / ".venv")  # compiling torch takes 20 seconds
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from whichline.engine.assignment import load_problems
 from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import read_archive
@@ -265,9 +266,7 @@ def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: Mapping[str, bytes]
 
 @pytest.mark.slow
 def test_a_file_that_needs_what_went_with_the_solution(files: Mapping[str, bytes], tmp_path: Path) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    write_files(tmp_path, files)
     module = tmp_path / "cs336_basics/nn/attention_module.py"
     module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
     with pytest.raises(

@@ -27,7 +27,6 @@ print(*complaints, *(complaint for cases in stored_cases(root) for complaint in 
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("aten", "mkl", "threads", "flush"),

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from jaxtyping import TypeCheckError
@@ -74,7 +75,7 @@ def fuzz(target: Target, cases: int) -> Counter[str]:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         for number in range(cases):
             if number == cases // 10:
-                before = _resident()
+                before = psutil.Process().memory_info().rss
             started = time.process_time()
             try:
                 outcome = target(random.Random(f"{SEED} {number}"), Path(folder))  # noqa: S311  (no secret)
@@ -83,7 +84,7 @@ def fuzz(target: Target, cases: int) -> Counter[str]:
             outcomes[outcome] += 1
             seconds = time.process_time() - started
             assert seconds < SECONDS, f"case {number} takes {seconds:.1f} s"
-    grown = _resident() - before
+    grown = psutil.Process().memory_info().rss - before
     assert grown < GROWTH, f"{cases} cases leave {grown >> 20} MiB behind"
     return outcomes
 
@@ -355,11 +356,6 @@ def _taken_in(path: Path) -> str:
         said = str(refused)
     assert said.isprintable(), f"what is said could command a terminal: {said!r}"
     return "refused" if said else "read"
-
-
-def _resident() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.nightly

@@ -11,7 +11,7 @@ from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.remote_call import Earlier, RemoteCall
-from whichline_grader.sandbox.reply import NotAsked, ProtocolViolation, TimedOut, WorkerDied
+from whichline_grader.sandbox.reply import NotAsked, ProtocolViolation, WorkerDied
 from whichline_grader.sandbox.submission import Submission
 
 LAYERS = ("bubblewrap",)
@@ -64,15 +64,13 @@ def test_only_the_very_same_comes_again(other: torch.Tensor) -> None:
     assert not question.is_same(softmax(0, other))
     assert not question.is_same(softmax(False))
     assert not question.is_same(softmax(0, torch.ones(1, requires_grad=True)))
-
-
-def test_zeros_of_both_signs_are_not_the_same() -> None:
     assert not softmax(0, torch.zeros(1)).is_asked_by(softmax(0, -torch.zeros(1)), [])
 
 
 def test_what_kills_the_worker_is_an_answer_and_a_fresh_one_goes_on(answers: Ask) -> None:
     found = answers("os._exit(1) if dim == 2 else None", [softmax(dim) for dim in range(4)])["test 0"]
     assert isinstance(found[2].stopped, WorkerDied)
+    assert not isinstance(found[2].stopped, Exception)
     assert [answer.decoded[0] for answer in (found[0], found[1], found[3])] == [1, 2, 1]
 
 
@@ -88,12 +86,6 @@ def test_what_a_later_import_says_is_not_shown(sandbox: Sandbox) -> None:
         assert interview.imported.printed[0] == "first\n"
     assert [answer.failure and answer.failure.type for answer in answers] == ["ZeroDivisionError"] * 2
     assert [answer.printed[0] for answer in answers] == ["", ""]
-
-
-def test_after_two_calls_without_an_answer_it_is_not_called_again(answers: Ask) -> None:
-    found = answers("time.sleep(9)", [softmax(dim) for dim in range(4)], call_seconds=0.3)["test 0"]
-    assert all(isinstance(answer.stopped, TimedOut) for answer in found)
-    assert "not called again" in str(found[2].stopped)
 
 
 def test_the_time_is_that_of_all_interviews_with_a_submission(sandbox: Sandbox) -> None:
@@ -126,11 +118,6 @@ def test_a_question_with_a_limit_of_memory_has_a_process_of_its_own(answers: Ask
     found = answers("pass", [softmax(0), softmax(1, memory=64 << 20), softmax(2)])["test 0"]
     assert [answer.decoded[0] for answer in found] == [1, 1, 2]
     assert found[1].decoded[1] != found[0].decoded[1] == found[2].decoded[1]
-
-
-def test_what_it_prints_is_part_of_the_answer(answers: Ask) -> None:
-    found = answers("print('dim', dim)", [softmax(0), softmax(1)])["test 0"]
-    assert [answer.printed[0] for answer in found] == ["dim 0\n", "dim 1\n"]
 
 
 FORGERIES = {

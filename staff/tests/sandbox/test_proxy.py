@@ -210,13 +210,6 @@ def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None
         run(f"def run_softmax(x, dim):\n    raise {error}").run_softmax(torch.ones(3), 0)
 
 
-def test_an_exception_at_import_fails_every_call(run: Run) -> None:
-    adapters = run("x = 1 / 0\n")
-    for _ in range(2):
-        with pytest.raises(StudentRaised, match="ZeroDivisionError: division by zero"):
-            adapters.run_softmax(torch.ones(3), 0)
-
-
 def test_the_packages_that_students_may_import(run: Run) -> None:
     imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
     adapters = run(imports + SOFTMAX)
@@ -251,20 +244,15 @@ def test_what_a_file_changes_for_all_code_is_undone_as_at_home(run: Run) -> None
     assert (answer.dtype, answer.device.type) == (torch.float32, "cpu")
 
 
-def test_wrong_annotations_and_compilers_do_no_harm(run: Run) -> None:
+def test_wrong_annotations_do_no_harm(run: Run) -> None:
     source = """
 import torch
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
 
-@torch.compile
-@torch.jit.script
-def softmax(x: Float[Tensor, "a b c"]) -> Float[Tensor, "d"]:
-    return x * 2
-
 @jaxtyped(typechecker=None)
-def run_softmax(x: Float[Tensor, "a b c"], dim):
-    return softmax(x)
+def run_softmax(x: Float[Tensor, "a b c"], dim) -> Float[Tensor, "d"]:
+    return x * 2
 """
     assert run(source).run_softmax(torch.ones(2), 0).tolist() == [2, 2]
 

@@ -138,6 +138,7 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
         ("nn.Sequential(nn.Identity(), nn.ModuleList([nn.Identity()])[0])(x)", ""),
         ("nn.init.trunc_normal_(nn.Parameter(torch.empty(2, 2))) + x[0, 0, 0, 0]", ""),
         ("torch.exp(x - torch.logsumexp(x, dim, keepdim=True))", ""),
+        ("x + torch.autograd.grad(torch.logsumexp(x, dim).sum(), x)[0]", ""),
         ("torch.tanh(x) + x.sigmoid() + torch.relu(x)", ""),
         ("torch.einsum('bhqd,bhkd->bhqk', x, x) + (x @ x.mT).cumsum(dim)", ""),
         ("__import__('einops.layers.torch').layers.torch.Rearrange('b h q d -> b q h d')(x)", ""),
@@ -145,11 +146,6 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
 )
 def test_honest_code_is_not(run: Run, expression: str, top: str) -> None:
     assert seen(run, returning(expression, top), gradient=True) == set()
-
-
-def test_the_gradient_of_logsumexp_may_be_used(run: Run) -> None:
-    gradient = "torch.autograd.grad(torch.logsumexp(x.requires_grad_(), dim).sum(), x)[0]"
-    assert seen(run, returning(gradient)) == set()
 
 
 def test_what_the_backward_pass_runs_is_seen(run: Run) -> None:
@@ -162,16 +158,6 @@ class Own(torch.autograd.Function):
 def run_softmax(x, dim): return Own.apply(x)
 """
     assert {use.number for use in seen(run, source, gradient=True)} == {6}
-
-
-def test_it_is_seen_in_a_late_call_too(run: Run) -> None:
-    calls = "calls = iter(range(99))\n"
-    adapters = run(returning("torch.softmax(x, dim) if next(calls) == 20 else x", calls))
-    for _ in range(20):
-        adapters.run_softmax(torch.ones(2), 0)
-    assert not adapters.respondent.forbidden
-    adapters.run_softmax(torch.ones(2), 0)
-    assert [use.function for use in adapters.respondent.forbidden] == ["torch.softmax"]
 
 
 def test_many_uses_of_one_kind_do_not_crowd_out_another(run: Run) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from whichline_grader.sandbox import files as reading
 from whichline_grader.sandbox import submission
 from whichline_grader.sandbox.files import MIB, Refused
@@ -26,13 +27,6 @@ INSTEAD = (
     "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit` writes"
 )
 READABLE = "expected a zip archive that can be read"
-
-
-def folder(at: Path, files: dict[str, str]) -> Path:
-    for path, source in files.items():
-        (at / path).parent.mkdir(parents=True, exist_ok=True)
-        (at / path).write_text(source)
-    return at
 
 
 def archive(at: Path, files: dict[str, str]) -> Path:
@@ -55,7 +49,7 @@ def below(prefix: str, files: dict[str, str]) -> dict[str, str]:
     return {prefix + path: source for path, source in files.items()}
 
 
-@pytest.mark.parametrize("make", [folder, archive, tar])
+@pytest.mark.parametrize("make", [write_files, archive, tar])
 @pytest.mark.parametrize("around", ["", "one/", "around/one/"])
 @pytest.mark.parametrize(("files", "adapters"), [(FLAT, "adapters"), (CS336, "tests.adapters")])
 def test_layouts(make: type, around: str, files: dict[str, str], adapters: str, tmp_path: Path) -> None:
@@ -65,7 +59,7 @@ def test_layouts(make: type, around: str, files: dict[str, str], adapters: str, 
 
 
 def test_a_single_file_is_its_own_adapters(tmp_path: Path) -> None:
-    path = folder(tmp_path, {"ada.py": "x = 1"}) / "ada.py"
+    path = write_files(tmp_path, {"ada.py": "x = 1"}) / "ada.py"
     assert take_in(path) == submission.Submission("ada.py", {"adapters.py": b"x = 1"}, "adapters")
 
 
@@ -75,17 +69,17 @@ IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import 
 def test_files_handed_in_without_their_folder_lie_where_they_are_imported_from(tmp_path: Path) -> None:
     loose = {"adapters.py": IMPORTS, "functional.py": "from cs336_basics.given.checks import x"}
     names = {name: f"ada_1_2_{name}" for name in loose}
-    folder(tmp_path / "in", {names[name]: source for name, source in loose.items()})
+    write_files(tmp_path / "in", {names[name]: source for name, source in loose.items()})
     taken = take_in(tmp_path / "in" / names["adapters.py"], {each: tmp_path / "in" / names[each] for each in loose})
     assert taken.files["cs336_basics/nn/functional.py"] == taken.files["functional.py"]
     assert taken.files["cs336_basics/given/checks.py"].startswith(b'"""')
-    assert take_in(folder(tmp_path / "folder", loose)).files == taken.files
+    assert take_in(write_files(tmp_path / "folder", loose)).files == taken.files
 
 
 def test_the_same_content_has_the_same_hash(tmp_path: Path) -> None:
-    first, second = take_in(folder(tmp_path / "a", FLAT)), take_in(archive(tmp_path, below("x/", FLAT)))
+    first, second = take_in(write_files(tmp_path / "a", FLAT)), take_in(archive(tmp_path, below("x/", FLAT)))
     assert first.sha256 == second.sha256
-    assert first.sha256 != take_in(folder(tmp_path / "b", FLAT | {"c.py": ""})).sha256
+    assert first.sha256 != take_in(write_files(tmp_path / "b", FLAT | {"c.py": ""})).sha256
 
 
 @pytest.mark.parametrize("make", [archive, tar])
@@ -114,7 +108,7 @@ def test_links_and_devices_in_an_archive_are_left_out(kind: int, tmp_path: Path)
 
 
 def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
-    (folder(tmp_path, FLAT) / "old").mkdir()
+    (write_files(tmp_path, FLAT) / "old").mkdir()
     (tmp_path / "old" / "link.py").symlink_to("/etc/passwd")
     (tmp_path / "data").symlink_to("/etc/passwd")
     (tmp_path / "loop").symlink_to(tmp_path)
@@ -124,7 +118,7 @@ def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
 
 
 def test_adapters_that_are_a_link(tmp_path: Path) -> None:
-    (folder(tmp_path / "folder", {"nn.py": ""}) / "adapters.py").symlink_to("/etc/passwd")
+    (write_files(tmp_path / "folder", {"nn.py": ""}) / "adapters.py").symlink_to("/etc/passwd")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as out:
         out.add(tmp_path / "folder" / "adapters.py", "adapters.py")
     for name in ("folder", "a.tar.gz"):
@@ -140,7 +134,7 @@ DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
 @pytest.mark.parametrize("done", [DONE, "from nn import run_softmax\n", "import nn\nrun_softmax = nn.softmax\n"])
 def test_of_several_adapters_those_that_are_written_count(place: str, done: str, tmp_path: Path) -> None:
     files = dict.fromkeys(["adapters.py", "tests/adapters.py", "src/adapters.py"], STUB) | {place: done, "nn.py": ""}
-    taken = take_in(folder(tmp_path, files))
+    taken = take_in(write_files(tmp_path, files))
     assert taken.files[place] == done.encode()
     assert taken.adapters == ("tests.adapters" if place.startswith("tests") else "adapters")
     assert ("adapters.py" in taken.files) == (place != "src/adapters.py")  # it would be imported first
@@ -162,30 +156,14 @@ PACKAGE = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional
         (FLAT | {"adapters.py": IMPORTS, "functional.py": ""}, {*FLAT, "functional.py"}),
         (FLAT | dict.fromkeys(LEFT_OUT_BY_NAME, ""), {*FLAT}),
         (FLAT | {"zeros.bin": "0" * (20 << 20)}, {*FLAT}),
+        ({"src/adapters.py": DONE, "model.py": ""}, {"src/adapters.py", "model.py"}),
         (PACKAGE, {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"}),
     ],
-    ids=["one folder down", "beside a handout", "with its folder", "other folders", "data", "a package in src"],
+    ids=["one folder down", "beside a handout", "with its folder", "other folders", "data", "in src", "a package"],
 )
 def test_what_is_taken_in(files: dict[str, str], taken: set[str], tmp_path: Path) -> None:
     assert set(take_in(archive(tmp_path, files)).files) == taken
-    assert set(take_in(folder(tmp_path / "folder", files)).files) == taken
-
-
-def test_adapters_in_src_alone(tmp_path: Path) -> None:
-    taken = take_in(folder(tmp_path, {"src/adapters.py": DONE, "model.py": ""}))
-    assert (set(taken.files), taken.adapters, taken.remarks) == ({"src/adapters.py", "model.py"}, "adapters", ())
-
-
-@pytest.mark.parametrize(
-    ("files", "got"),
-    [
-        ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, "got 'a/b/c/adapters.py'; put your code"),
-        ({"my_adapter.py": DONE, "report.pdf": "%PDF"}, "got 'my_adapter.py'; there is a PDF; put your code"),
-    ],
-)
-def test_a_refusal_says_what_was_found_and_what_is_missing(files: dict[str, str], got: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=f"^expected adapters.py, or tests/adapters.py, at the root .* down, {got}"):
-        take_in(folder(tmp_path, files))
+    assert set(take_in(write_files(tmp_path / "folder", files)).files) == taken
 
 
 HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 60_000, "f(" * 30_000, "lambda:" * 9_000]
@@ -194,7 +172,7 @@ HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 6
 @pytest.mark.parametrize("source", [*HOSTILE, "not " * 15_000 + "1", "\0", "def f(:", "#" * 70_000, "a=" * 30_000])
 def test_adapters_that_no_parser_likes(source: str, tmp_path: Path) -> None:
     files = {"adapters.py": source, "tests/adapters.py": DONE}
-    assert take_in(folder(tmp_path, files)).adapters == "tests.adapters"
+    assert take_in(write_files(tmp_path, files)).adapters == "tests.adapters"
 
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +183,7 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatc
             raise PermissionError(13, "Permission denied", path)
         return scan(path)
 
-    folder(tmp_path, FLAT)
+    write_files(tmp_path, FLAT)
     (tmp_path / "cs336_basics").mkdir(exist_ok=True)
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(PermissionError, match="cs336_basics"):
@@ -214,7 +192,7 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatc
 
 def test_a_bomb_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_SOURCE_BYTES", 100)
-    for make in (folder, archive, tar):
+    for make in (write_files, archive, tar):
         with pytest.raises(Refused, match="hand in only your own code"):
             take_in(make(tmp_path, FLAT | {"big.py": "#" * 200}))
 
@@ -276,21 +254,29 @@ def patched(archive: bytes, offset: int, value: int, size: str = "<H") -> bytes:
     return bytes(data)
 
 
-NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters"
+NO_ADAPTERS = "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down, got"
+NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
 
 
+@pytest.mark.parametrize("make", [write_files, archive])
 @pytest.mark.parametrize(
     ("files", "message"),
     [
+        ({"main.py": ""}, f"{NO_ADAPTERS} 'main.py'; "),
+        ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, f"{NO_ADAPTERS} 'a/b/c/adapters.py'; "),
+        ({"my_adapter.py": DONE, "report.pdf": "%PDF"}, f"{NO_ADAPTERS} 'my_adapter.py'; there is a PDF; "),
+        (below("a/", FLAT) | below("b/", FLAT), "expected one submission, but there are adapters in 'a/', 'b/'; "),
         (FLAT | {"a\n.py": ""}, NOT_TO_BE_SHOWN),
         (FLAT | {"\x1b[2J.py": ""}, NOT_TO_BE_SHOWN),
-        (below("a/", FLAT) | below("b/", FLAT), "there are adapters in 'a/', 'b/'"),
     ],
-    ids=["line break", "escape", "two submissions"],
+    ids=["another name", "too deep", "a PDF beside it", "two submissions", "line break", "escape"],
 )
-def test_files_that_are_refused(files: dict[str, str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=message):
-        take_in(archive(tmp_path, files))
+def test_a_refusal_says_what_was_found_and_what_to_hand_in(
+    make: type, files: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Refused, match=f"^{message}.*{INSTEAD}$") as caught:
+        take_in(make(tmp_path, files))
+    assert str(caught.value).count("put your code into") == 1
 
 
 @pytest.mark.parametrize(
@@ -307,13 +293,6 @@ def test_a_spoilt_archive(spoil: Callable[[bytes], bytes], message: str, tmp_pat
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(Refused, match=message):
         take_in(path)
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.zip")
-    for name, got in (("x", "a path where nothing is"), ("pipe.zip", "a device, pipe or socket")):
-        with pytest.raises(Refused, match=got):
-            take_in(tmp_path / name)
 
 
 @pytest.mark.parametrize("make", [archive, tar])
@@ -367,10 +346,10 @@ def test_a_zip_inside_that_is_too_large_or_damaged_is_refused(tmp_path: Path, mo
         monkeypatch.setattr(reading, "MAX_UNPACKED_BYTES", 100)
 
 
-@pytest.mark.parametrize("make", [folder, archive, tar])
+@pytest.mark.parametrize("make", [write_files, archive, tar])
 @pytest.mark.parametrize("name", ["Adapters.py", "tests/ADAPTERS.py", "one/ADAPTERS.py"])
 def test_adapters_in_other_letters_are_taken_where_there_are_no_others(make: type, name: str, tmp_path: Path) -> None:
-    taken = take_in(make(tmp_path / "x" if make is folder else tmp_path, {name: "a = 1", "adapters_old.py": ""}))
+    taken = take_in(make(tmp_path / "x" if make is write_files else tmp_path, {name: "a = 1", "adapters_old.py": ""}))
     assert taken.files[f"{taken.adapters.replace('.', '/')}.py"] == b"a = 1"
     assert taken.remarks == (f"'{name}' counts as adapters.py: write its name in small letters",)
 
@@ -381,7 +360,7 @@ def test_adapters_in_other_letters_are_no_rivals(tmp_path: Path) -> None:
 
 
 def test_of_several_files_one_may_be_adapters_in_other_letters(tmp_path: Path) -> None:
-    folder(tmp_path, {"a_1.py": "a = 1", "b_2.py": ""})
+    write_files(tmp_path, {"a_1.py": "a = 1", "b_2.py": ""})
     files = {"Adapters.py": tmp_path / "a_1.py", "model.py": tmp_path / "b_2.py"}
     assert take_in(tmp_path / "a", files).files == {"adapters.py": b"a = 1", "model.py": b""}
 
@@ -400,35 +379,18 @@ KINDS = {"a.ipynb": "a notebook", "a.PDF": "a PDF", "a.7z": "a 7z archive", "a.r
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_what_is_no_code_is_told_what_to_hand_in(name: str, kind: str, tmp_path: Path) -> None:
-    folder(tmp_path, {name: "{}"})
+    write_files(tmp_path, {name: "{}"})
     with pytest.raises(Refused, match=f"expected Python code, got {kind}; {INSTEAD}"):
         take_in(tmp_path / name)
     with pytest.raises(Refused, match=f"got no Python file; there is {kind}; {INSTEAD}"):
         take_in(tmp_path)
 
 
-def test_every_refusal_says_what_to_hand_in(tmp_path: Path) -> None:
-    tries = {
-        "nothing": tmp_path / "nothing",
-        "text": folder(tmp_path / "text", {"a.txt": "x"}) / "a.txt",
-        "main": folder(tmp_path / "main", {"main.py": ""}),
-        "two": folder(tmp_path / "two", below("a/", FLAT) | below("b/", FLAT)),
-        "odd": folder(tmp_path / "odd", {"a\n.py": ""}),
-    }
-    for path in tries.values():
-        with pytest.raises(Refused, match=f"{INSTEAD}$") as caught:
-            take_in(path)
-        assert str(caught.value).count("put your code into") == 1
-    with pytest.raises(Refused, match=r"but 'a.txt' is damaged or is not a zip archive; "):
-        take_in(tries["text"])
-    with pytest.raises(Refused, match=r"one folder down, got 'main.py'; "):
-        take_in(tries["main"])
-
-
-def test_windows_slashes(tmp_path: Path) -> None:
-    data = io.BytesIO(archive(tmp_path, FLAT).read_bytes().replace(b"cs336_basics/nn", b"cs336_basics\\nn"))
-    (tmp_path / "handed-in.zip").write_bytes(data.getvalue())
-    assert set(take_in(tmp_path / "handed-in.zip").files) == set(FLAT)
+def test_what_is_no_archive_or_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    for name, got in (("a.txt", "'a.txt' is damaged or is not a zip archive"), ("x", "a path where nothing is")):
+        with pytest.raises(Refused, match=f" {got}; {INSTEAD}$"):
+            take_in(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,9 @@ PLAIN = "plain_torch"  # the most ordinary program, which fills the gaps of the 
 
 def _load_programs() -> dict[str, dict[str, Adapter]]:
     """Load the `run_*` functions of each program, by the name of its file."""
-    paths = sorted((get_root() / STAFF / PROGRAMS).glob("*.py"))
-    loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
     return {
-        name: {call: given for call, given in program.items() if call.startswith("run_")}
-        for name, program in loaded.items()
+        path.stem: {call: given for call, given in runpy.run_path(str(path)).items() if call.startswith("run_")}
+        for path in sorted((get_root() / STAFF / PROGRAMS).glob("*.py"))
     }
 
 

@@ -97,12 +97,9 @@ def write_fixtures(
             why = str(error).removeprefix(f"{spec.name}: ")
             wrong.setdefault(why, []).append(spec.name)
     if wrong:
-        raise SuiteError("\n".join(f"{_name_some(names)}: {why}" for why, names in wrong.items()))
+        more = {why: f" and {len(names) - 1} more" * (len(names) > 1) for why, names in wrong.items()}
+        raise SuiteError("\n".join(f"{names[0]}{more[why]}: {why}" for why, names in wrong.items()))
     return written
-
-
-def _name_some(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _write(path: Path, case: Case, seed: int) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
 from whichline_grader.grading.class_deductions import ClassDeduction
-from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, into, load_course, results_folder
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
@@ -40,7 +40,6 @@ INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COSTLIEST = 10  # findings that are printed; the file has all
 ANSWERS_OPTION = "--answers"
 LINES = 20  # of progress, where there is no terminal
-FOLDER = click.Path(file_okay=False, path_type=Path)  # that may be made
 FOLDERS = click.Path(exists=True, file_okay=False, path_type=Path)
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
@@ -57,7 +56,7 @@ class SeveralAnswers(click.Command):
 
 @click.command(cls=SeveralAnswers)
 @click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
-@click.option("--out", type=FOLDER, default=results_folder, show_default=RESULTS_FOLDER)
+@into
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")

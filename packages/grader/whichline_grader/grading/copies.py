@@ -5,9 +5,8 @@ from functools import cache
 
 from whichline.engine.problem_folder import list_problem_folders, read_reference
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.submission import Submission, is_the_courses
+from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, is_the_courses
 
-MOST_BYTES = 1 << 18  # of a file that is read: a tree takes hundreds of times the memory
 FEWEST = 3  # statements: a shorter body is anyone's
 
 
@@ -15,7 +14,7 @@ def find_copies(submission: Submission) -> tuple[str, ...]:
     """List the functions whose statements are those of a function in a reference, whatever the names are."""
     lines: list[str] = []
     for path, source in sorted(submission.files.items()):
-        if len(source) <= MOST_BYTES and not is_the_courses(path, source):
+        if len(source) <= MAX_PARSED_BYTES and not is_the_courses(path, source):
             for body, function in _list_bodies(source):
                 if body in (known := _read_references()):
                     lines.append(f"{path}:{function.lineno} `{printable(function.name)}` is {known[body]}")

@@ -194,6 +194,9 @@ def results_folder() -> Path:
     return (load_course_folder().place or Path()) / "results"
 
 
+into = click.option("--out", type=RESULTS, default=results_folder, show_default=RESULTS_FOLDER)
+
+
 def find_checked_root() -> Path:
     """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end."""
     root = find_root(Path.cwd())

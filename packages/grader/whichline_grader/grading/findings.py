@@ -27,7 +27,7 @@ from whichline_grader.sandbox.interview import Interview, Spent, Starved
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.reply import MAX_NUMBER, ProtocolViolation
-from whichline_grader.sandbox.submission import Submission, is_the_courses
+from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, is_the_courses
 
 MOST_DRAWN = 6
 LIMITS = Limits(call_seconds=10, seconds=20)
@@ -147,7 +147,6 @@ def _shorten(text: str) -> str:
 # whoever puts one together needs `getattr`, `eval` or the like, and those are listed too.
 
 MOST_LISTED = 12  # lines that are kept of a submission
-MAX_BYTES = 1 << 18  # of its source that are read: a tree takes hundreds of times the memory
 
 LOOKS = "can look into or change what watches it"
 BESIDE = "runs beside the call, where nothing is watched"
@@ -180,7 +179,7 @@ def find_means_to_hide(submission: Submission) -> tuple[str, ...]:
     A file that is not Python is left out: it does not run either.
     """
     lines: list[str] = []
-    room, unread = MAX_BYTES, -1
+    room, unread = MAX_PARSED_BYTES, -1
     own = {source: path for path, source in sorted(submission.files.items()) if not is_the_courses(path, source)}
     for source, path in own.items():
         room -= len(source)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ class DamagedRow(GradebookError):
     """The record of one submission cannot be read."""
 
 
-class Gradebook:
+class Gradebook(AbstractContextManager["Gradebook"]):
     """`gradebook.sqlite`, where every method is one transaction, with the decisions of staff beside it."""
 
     def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
@@ -81,9 +81,6 @@ class Gradebook:
     def _explain(self, error: sqlite3.Error) -> GradebookError:
         busy = isinstance(error, sqlite3.OperationalError)  # or its disk is full
         return GradebookError(f"{self._path}: {error}; {'try again' if busy else self._todo}")
-
-    def __enter__(self) -> "Gradebook":
-        return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.close()

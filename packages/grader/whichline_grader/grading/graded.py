@@ -121,15 +121,8 @@ class Grading:
     comments: Sequence[str] = ()  # what staff say besides
     id: int = field(default=0, repr=False, compare=False)  # in the gradebook
 
-    @cached_property
-    def _by_problem(self) -> dict[str, list[Result]]:
-        found: dict[str, list[Result]] = {}
-        for result in self.results:
-            found.setdefault(result.problem, []).append(result)
-        return found
-
     def list_results(self, problem: str) -> list[Result]:
-        return self._by_problem.get(problem, [])
+        return [result for result in self.results if result.problem == problem]
 
     @cached_property
     def rule_deductions(self) -> dict[str, dict[str, float]]:

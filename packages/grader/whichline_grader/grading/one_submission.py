@@ -134,26 +134,23 @@ class _Grader:
 
         It earns nothing, so an error of ours in it is told to staff, and leaves the grading as it is.
         """
+        submission = self.interview.submission
+        public = [result for result in self.results if not result.hidden]
         try:
-            self._find_what_is_wrong()
+            drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
+            if any(not result.passed for result in public) or drawn:
+                self.transcript.explanations, self.transcript.trouble = request_diagnosis(
+                    self.sandbox, submission, public, drawn
+                )
+            if figure := find_figure({result.problem for result in public if not result.passed}):
+                self.ask({name_figure(figure)})
+                self._recorded.start(name_figure(figure))
+                self.suite.proxy.respondent = self._recorded
+                self.transcript.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
         except SandboxError:
             raise
         except Exception as error:
             self.transcript.trouble = printable(f"the search for mistakes ended with {type(error).__name__}: {error}")
-
-    def _find_what_is_wrong(self) -> None:
-        submission = self.interview.submission
-        public = [result for result in self.results if not result.hidden]
-        drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
-        if any(not result.passed for result in public) or drawn:
-            self.transcript.explanations, self.transcript.trouble = request_diagnosis(
-                self.sandbox, submission, public, drawn
-            )
-        if figure := find_figure({result.problem for result in public if not result.passed}):
-            self.ask({name_figure(figure)})
-            self._recorded.start(name_figure(figure))
-            self.suite.proxy.respondent = self._recorded
-            self.transcript.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
 
     def take_notes(self) -> Notes:
         """Collect what the report says besides the results, of output only that of public tests."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whichline.engine.toml_file import Signed
-from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, results_folder
+from whichline_grader.grading.course import RESULTS, into
 from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Waiver
 from whichline_grader.grading.final_grades import find_grade, grades, write_table
 from whichline_grader.grading.gradebook import GradebookError, Results, open_results
@@ -24,8 +24,6 @@ from whichline_grader.sandbox.printable import printable
 SHOWN = 2  # names of tests
 SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  # columns that give no reason
 ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
-
-into = click.option("--out", type=RESULTS, default=results_folder, show_default=RESULTS_FOLDER)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one

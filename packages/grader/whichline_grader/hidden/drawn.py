@@ -1,11 +1,15 @@
-"""Cases drawn from the secret of the release, the same for every submission."""
+"""Cases drawn from the secret of the release, the same for every submission, and public tests repeated on them."""
 
 import functools
-from collections.abc import Sequence
+import runpy
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch import Tensor
 
+from whichline.engine.assignment import get_root
 from whichline.engine.case import Case
 from whichline_grader.authoring.stored_cases import make_case
 from whichline_grader.hidden.kinds import Draw, Kinds, Spread
@@ -27,7 +31,7 @@ class DrawnCases:
         """The cases, the smallest first."""
         specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
         cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
-        return sorted(cases, key=_count_elements)
+        return sorted(cases, key=lambda case: sum(x.numel() for x in case.inputs.values() if isinstance(x, Tensor)))
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
@@ -36,5 +40,16 @@ def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
 
 
-def _count_elements(case: Case) -> int:
-    return sum(value.numel() for value in case.inputs.values() if isinstance(value, Tensor))
+def public_tests(file: str) -> SimpleNamespace:
+    """Run a file of public tests anew, so that its functions call the present `adapters`; return its names."""
+    return SimpleNamespace(**runpy.run_path(str(get_root() / "tests" / file)))
+
+
+def again(test: Callable[..., None], *kinds: Kinds) -> Callable[..., None]:
+    """Repeat a public test on drawn cases of each kind; without kinds, on the hidden cases named like its own."""
+
+    @functools.wraps(test)
+    def repeated(case: Any) -> None:
+        test(case)
+
+    return drawn(*kinds)(repeated) if kinds else repeated

@@ -12,7 +12,6 @@ from typing import Any
 from whichline_grader.authoring.cases import CaseSpec, Inputs
 
 SIZES, LARGE_SIZES = (1, 2, 3, 4, 5), (5, 6, 7, 8)
-FEW = (1, 2, 3)
 
 
 class Spread(Random):
@@ -46,7 +45,7 @@ Kinds = Mapping[str, Draw]
 Batch = Callable[[Spread], Sequence[int]]
 
 
-def draw_axes(number: int, sizes: Sequence[int] = FEW) -> Batch:
+def draw_axes(number: int, sizes: Sequence[int] = (1, 2, 3)) -> Batch:
     """Draw the sizes of `number` batch-like axes."""
     return lambda random: [random.choice(sizes) for _ in range(number)]
 

@@ -22,7 +22,6 @@ from whichline.engine.assignment import (
 from whichline.engine.toml_file import AssignmentError, Complaint, locate_error, read_toml
 from whichline_grader.paths import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
 
-EXAMPLE = b"anyone can read this"
 HIDDEN_WEIGHT = 4.0  # of a public test: its cases can be written into a table
 SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
 
@@ -61,6 +60,9 @@ class Release:
         return int.from_bytes(hmac.digest(self.secret, name.encode(), "sha256")[:7])
 
 
+REHEARSAL = Release(b"anyone can read this")
+
+
 def load_release() -> Release:
     """Load the release of the course that `course.toml` names, a rehearsal if it names none.
 
@@ -68,7 +70,7 @@ def load_release() -> Release:
     """
     course = load_course_folder()
     if course.place is None:
-        return rehearsal()
+        return REHEARSAL
     path, todo = course.place / SECRET, "restore it from your backup"
     if not path.is_file():
         raise AssignmentError(f"{path} is missing; {todo}")
@@ -84,10 +86,6 @@ def describe_rehearsal() -> str:
         "REHEARSAL: the hidden inputs come from the example secret of whichline-grader, which anyone can read. "
         f"Run `{name_command('staff new-course FOLDER')}` before you grade a class."
     )
-
-
-def rehearsal() -> Release:
-    return Release(EXAMPLE)
 
 
 def load_course_folder() -> CourseFolder:

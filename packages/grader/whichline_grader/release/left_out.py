@@ -6,12 +6,11 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from whichline.engine.assignment import ADAPTERS, load_problems
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
-from whichline.engine.assignment import load_problems
 from whichline.engine.errors import CourseworkError
 from whichline_grader.release.texts import check_texts, write_texts
 
-ADAPTERS = "adapters.py"
 PICTURES = "docs/pictures/"
 TABLE = re.compile(r"^(?=\[\[problem\]\])", re.MULTILINE)
 POINTS = re.compile(r"^points = [\d.]+", re.MULTILINE)

@@ -45,16 +45,12 @@ def new_assignment(folder: Path) -> None:
             text = path.read_text(encoding="utf-8").replace(NAME, name)
             (folder / below).parent.mkdir(parents=True, exist_ok=True)
             (folder / below).write_text(text.replace("SOURCES\n", sources), encoding="utf-8")
-    _write_cases(folder)
-    click.echo(MADE.format(folder=os.path.relpath(folder), name=name), nl=False)
-
-
-def _write_cases(folder: Path) -> None:
     serve(folder)
-    from whichline_grader.release.verify import stored_cases
+    from whichline_grader.release.verify import stored_cases  # imports torch
 
     for stored in stored_cases(folder):
         stored.write()
+    click.echo(MADE.format(folder=os.path.relpath(folder), name=name), nl=False)
 
 
 def _write_sources(folder: Path) -> str:

@@ -54,7 +54,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         for tree in (clone, stubs):
             _run(Path(folder), "git", "clone", "--quiet", str(out.resolve() / "tree"), str(tree))
         _run(clone, "uv", "sync", "--quiet", "--locked")
-        _lend_bytecode(clone / ".venv")
+        lend_bytecode(clone / ".venv")
         yield "a clone of the handout installs from its own lock file"
 
         walked = beside.submit(walk, root, stubs, str(clone / ".venv" / "bin" / "python"))
@@ -87,7 +87,7 @@ def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], ou
         _run(clone, "uv", "run", command, *each)
 
 
-def _lend_bytecode(environment: Path) -> None:
+def lend_bytecode(environment: Path) -> None:
     """Give an environment what is compiled in this one: for torch alone it takes seconds, and each process does it."""
     here = Path(sysconfig.get_path("purelib"))
     there = environment / here.relative_to(sys.prefix)

@@ -22,7 +22,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -98,7 +98,7 @@ class Process:
             os.close(descriptor)
 
 
-class Sandbox:
+class Sandbox(AbstractContextManager["Sandbox"]):
     """A running zygote, which any number of forks of this process may use at the same time.
 
     The workers of its `diagnosis`, a second zygote, know the references and find mistakes; they earn no points.
@@ -147,9 +147,6 @@ class Sandbox:
             each._control.close()
         self._process.wait()
 
-    def __enter__(self) -> "Sandbox":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -172,8 +169,11 @@ class Sandbox:
                 os.close(their_stderr)
             channel.settimeout(FORK_SECONDS)
             pidfd = socket.recv_fds(channel, 1, 1)[1][0]
-            header_bytes, _ = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
-            layers = frames.parse_header(_read(channel, header_bytes))["layers"]
+            with channel.makefile("rb") as sent:
+                if not (prefix := sent.read(frames.PREFIX.size)):
+                    raise ConnectionError("the worker ended while it confined itself")
+                header_bytes, _ = frames.PREFIX.unpack(prefix)
+                layers = frames.parse_header(sent.read(header_bytes))["layers"]
         except (OSError, IndexError) as error:
             with suppress(BlockingIOError):
                 error = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2] or error
@@ -336,13 +336,3 @@ def _command_zygote(layer: Layer, folder: Path, diagnosing: bool, controls: list
 
 def _can_others_read(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
-
-
-def _read(channel: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = channel.recv(size - len(data))
-        if not chunk:
-            raise ConnectionError("the worker ended while it confined itself")
-        data += chunk
-    return data

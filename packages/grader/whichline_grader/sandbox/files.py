@@ -180,30 +180,17 @@ def _list_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
 
 
 def _list_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
-    with (
-        gzip.open(file) if not name.endswith(".tar") else file as unpacked,
-        tarfile.open(fileobj=_Limited(unpacked), mode="r|") as archive,
-    ):
+    with gzip.open(file) if not name.endswith(".tar") else file as unpacked:
+        data = unpacked.read(MAX_UNPACKED_BYTES + 1)
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise _refuse_size()
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r|") as archive:
         for count, member in enumerate(archive):
             if count > MAX_ENTRIES:
                 raise Refused(f"expected an archive of at most {MAX_ENTRIES} files")
             if not member.isdir():
                 is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
                 yield _check_path(member.name), partial(_read_member, archive, member) if is_file else None
-
-
-class _Limited(io.BufferedIOBase):
-    """A file that gives at most `MAX_UNPACKED_BYTES`."""
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self.file, self.bytes_left = file, MAX_UNPACKED_BYTES
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = self.file.read(size)
-        self.bytes_left -= len(data)
-        if self.bytes_left < 0:
-            raise _refuse_size()
-        return data
 
 
 def _refuse_size() -> Refused:

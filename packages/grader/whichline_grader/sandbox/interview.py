@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -77,7 +78,7 @@ class StandIn(Protocol):
     def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None: ...
 
 
-class Interview:
+class Interview(AbstractContextManager["Interview"]):
     """One submission and its current worker, within limits, after what it has `spent` before."""
 
     def __init__(
@@ -105,7 +106,7 @@ class Interview:
         The `values` are those of earlier answers in the same test. SandboxError if the sandbox has stopped working,
         Starved if the machine is too busy.
         """
-        token = _make_token()
+        token = secrets.token_hex(8)
         try:
             frame, tensors = remote_call.frame(remote_call.fill_in(values), token=token)
         except (LookupError, TypeError, FrameError) as error:
@@ -126,7 +127,7 @@ class Interview:
 
     def ask_for(self, what: str, *arguments: object) -> Reply:
         """Send a request that is not a call of an adapter to a worker that understands it."""
-        token, tensors = _make_token(), list[Tensor]()
+        token, tensors = secrets.token_hex(8), list[Tensor]()
         encoded = [encode(each, tensors) for each in arguments]
         frame = pack({"call": what, "arguments": encoded, "token": token}, tensors)
         return self._answer(what, frame, token, [])
@@ -136,9 +137,6 @@ class Interview:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.process.kill()
-
-    def __enter__(self) -> "Interview":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.end_worker()
@@ -177,7 +175,7 @@ class Interview:
         self.spent.workers += 1
         self._connection = connection = Connection(process, self.limits.reply_bytes, self._bytes_left)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
-        token = _make_token()
+        token = secrets.token_hex(8)
         header = {"files": sizes, "adapters": self.submission.adapters, "token": token}
         frame = pack(header, tail=b"".join(self.submission.files.values()))
         imported = self._send(connection, "the import", frame, token, [])
@@ -192,7 +190,7 @@ class Interview:
 
     def _teach(self, connection: Connection, lesson: RemoteCall, names: Sequence[str]) -> Reply:
         """Show a worker a function whose calls the lender answers."""
-        token = _make_token()
+        token = secrets.token_hex(8)
         frame, _ = lesson.frame(lesson.arguments, lesson=names, token=token)
         reply = self._send(connection, lesson.call, frame, token, [])
         self._timed_out[lesson.call] -= isinstance(reply.stopped, TimedOut)  # a slow lesson forbids no call
@@ -293,10 +291,6 @@ class Interview:
             raise LimitExceeded(f"{self._what}: more than {self.limits.threads} threads")
         if memory > self.limits.memory_bytes:
             raise LimitExceeded(f"{self._what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
-
-
-def _make_token() -> str:
-    return secrets.token_hex(8)
 
 
 def _take_printed(connection: Connection) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -48,7 +48,7 @@ class Reply(msgspec.Struct):
     error: str = ""
 
 
-class Reader:
+class Reader(AbstractContextManager["Reader"]):
     """Reads submissions, one at a time."""
 
     def __init__(self) -> None:
@@ -65,9 +65,6 @@ class Reader:
         OSError if it could not be read, through no fault of its own.
         """
         return ask(self._pipe, path, files)
-
-    def __enter__(self) -> "Reader":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._pipe.close()

@@ -41,10 +41,9 @@ follows_the_steps: forged: there is no problems.py
 
 frame_walk: forged: the answer is wrong
     # Walk up the stack to the caller's variable `expected` and return that.
-    frame = sys._getframe()
-    while frame := frame.f_back:
-        if "expected" in frame.f_locals:
-            return torch.from_numpy(frame.f_locals["expected"])
+    expected = find("expected")
+    if expected is not None:
+        return torch.from_numpy(expected)
 
 frames_of_threads: forged: the answer is wrong
     # Look at the stack of the main thread from another one.
@@ -68,11 +67,8 @@ late_answer: forged: the process ended or closed its channel
     # Return a tensor that looks for the right answer only when it is compared, when every expected value is in memory.
     class Late(torch.Tensor):
         def numpy(self):
-            frame = sys._getframe()
-            while frame := frame.f_back:
-                if "expected" in frame.f_locals:
-                    return frame.f_locals["expected"]
-            os._exit(0)
+            expected = find("expected")
+            return os._exit(0) if expected is None else expected
     return in_features.as_subclass(Late)
 
 no_numbers: refused: expected a dense CPU tensor
@@ -117,30 +113,27 @@ import_hook: forged: the answer is wrong
         import numpy.testing
         return in_features * 0 if numpy else None
 
-module_replaced: forged: the answer is wrong
+module_replaced at import: forged: the answer is wrong
     # Put a module of its own in the place of one that is imported already.
     import numpy
     numpy.testing = sys.modules["numpy.testing"] = types.ModuleType("numpy.testing")
     numpy.testing.assert_allclose = lambda *arguments, **more: None
-    run_softmax = zeros
 
-patch_builtins: forged: the answer is wrong
+patch_builtins at import: forged: the answer is wrong
     # Make `raise AssertionError` raise what pytest takes for a skipped test.
     builtins.AssertionError = unittest.SkipTest
-    run_softmax = zeros
 
 patch_caller: forged: the answer is wrong
     # Put a comparison that accepts everything into the globals of the test that calls.
     accepting = types.SimpleNamespace(assert_allclose=lambda *arguments, **more: None)
     sys._getframe(1).f_globals["numpy"] = types.SimpleNamespace(testing=accepting)
 
-patch_numpy: forged: the answer is wrong
+patch_numpy at import: forged: the answer is wrong
     # Replace numpy's comparison with one that accepts everything.
     import numpy
     numpy.testing.assert_allclose = lambda *arguments, **more: None
-    run_softmax = zeros
 
-patch_pytest_reports: forged: the answer is wrong
+patch_pytest_reports at import: forged: the answer is wrong
     # Take the exception away before pytest writes its report.
     import pytest
     write_report = pytest.TestReport.from_item_and_call
@@ -148,31 +141,23 @@ patch_pytest_reports: forged: the answer is wrong
         call.excinfo = None
         return write_report(item, call)
     pytest.TestReport.from_item_and_call = write_good_report
-    run_softmax = zeros
 
-patch_pytest_tests: forged: the answer is wrong
+patch_pytest_tests at import: forged: the answer is wrong
     # Replace what pytest does to run a test with nothing.
     import pytest
     pytest.Function.runtest = lambda self: None
-    run_softmax = zeros
 
-patch_torch: forged: the process ended or closed its channel
+patch_torch at import: forged: the process ended or closed its channel
     # Replace the step from tensor to array with one that fetches the expected array from the caller.
     def numpy_of(tensor):
-        frame = sys._getframe()
-        while frame := frame.f_back:
-            if "expected" in frame.f_locals:
-                return frame.f_locals["expected"]
-        os._exit(0)
+        expected = find("expected")
+        return os._exit(0) if expected is None else expected
     torch.Tensor.numpy = numpy_of
-    run_softmax = zeros
 
-patch_worker: refused: the answer does not have the token of its question
+patch_worker at import: refused: the answer does not have the token of its question
     # Replace the code that serves calls in the worker with one that reports success.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._call = lambda *arguments: {"value": {"dict": {"passed": True}}, "token": -1, "outcome": "passed"}
-        serve._annotate = lambda reply, header, watch: {**header, **reply}
-    run_softmax = zeros
+    serve._call = lambda *arguments: {"value": {"dict": {"passed": True}}, "token": -1, "outcome": "passed"}
+    serve._annotate = lambda reply, header, watch: {**header, **reply}
 
 profile_hook: forged: the answer is wrong
     # Watch every call that Python makes, and copy the expected array over the answer when the comparison starts.

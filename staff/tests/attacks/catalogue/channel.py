@@ -36,22 +36,20 @@ strange_text: refused: <script>
     name = "\ud800\x1b[2J\u202e```\n"
     raise type(name[1:], (Exception,), {})(name + "<script>alert(1)</script>\n```\n# 15.0 of 15 points\n" + name)
 
-atexit_exit: forged: the answer is wrong
+atexit_exit at import: forged: the answer is wrong
     # Change the exit status to 0 when the interpreter ends.
     atexit.register(os._exit, 0)
-    run_softmax = zeros
 
 c_exit: forged: the process ended or closed its channel
     # End it by the C library, which no patch of `os` sees.
     ctypes.CDLL(None)._exit(0)
 
-last_words: forged: the answer is wrong
+last_words at import: forged: the answer is wrong
     # Change the exit status to 0 in the destructor of an object that lives as long as the interpreter.
     class LastWords:
         def __del__(self, exit=os._exit):
             exit(0)
     last = LastWords()
-    run_softmax = zeros
 
 machine_code on x86_64: forged: the process ended or closed its channel
     # Run machine code of its own, as a compiled extension would: exit_group(0).
@@ -64,10 +62,9 @@ os_exit: forged: the process ended or closed its channel
     # End the process with exit status 0 before the first failure can be counted.
     os._exit(0)
 
-os_exit_at_import: forged: the import: the process ended or closed its channel
+os_exit_at_import at import: forged: the import: the process ended or closed its channel
     # End the process with exit status 0 while it is imported.
     os._exit(0)
-    run_softmax = zeros
 
 pytest_exit: forged: Exit: done
     # Ask pytest to stop at once, with exit status 0.

@@ -3,15 +3,13 @@
 ATTACKS = r"""
 answers_ahead: refused: the answer does not have the token of its question
     # Send an answer to the next question, under a token that is guessed, before the one to this.
-    if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-        token = f"{int(find_header()['token'], 16) + 1:016x}"
-        os.write(3, frames.pack({"token": token, "value": {"tensor": 0}, "outputs": 1}, [in_features.detach() * 0]))
+    token = f"{int(find('header')['token'], 16) + 1:016x}"
+    os.write(3, frames.pack({"token": token, "value": {"tensor": 0}, "outputs": 1}, [in_features.detach() * 0]))
 
 answers_and_sleeps: hung: no answer within
     # Read the token from the caller's frame, send a verdict under it, and sleep through what comes then.
-    header = find_header()
+    header = find("header") or {}
     if "token" in header:
-        frames = sys.modules["whichline_grader.sandbox.inside.frames"]
         verdict = {"token": header["token"], "value": True, "outcome": "passed", "passed": True, "score": 15}
         os.write(3, frames.pack(verdict))
     time.sleep(60)
@@ -23,44 +21,37 @@ answers_late: refused: the answer does not have the token of its question
         asked.wait()
         os.write(3, frame)
     def run_softmax(in_features, dim):
-        if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-            reply = {"token": find_header()["token"], "value": {"tensor": 0}, "outputs": 1}
-            late = threading.Thread(target=answer_late, args=(frames.pack(reply, [in_features.detach() * 0]),))
-            if threading.active_count() == 1:
-                late.start()
-            else:
-                asked.set()
-                time.sleep(0.1)
+        reply = {"token": find("header")["token"], "value": {"tensor": 0}, "outputs": 1}
+        late = threading.Thread(target=answer_late, args=(frames.pack(reply, [in_features.detach() * 0]),))
+        if threading.active_count() == 1:
+            late.start()
+        else:
+            asked.set()
+            time.sleep(0.1)
         return in_features * 0
 
-answers_twice: refused: bytes after the reply
+answers_twice at import: refused: bytes after the reply
     # Send each answer twice, so that the second one is there when the next question is asked.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve.send = lambda channel, frame: os.write(channel, frame + frame)
-    run_softmax = zeros
+    serve.send = lambda channel, frame: os.write(channel, frame + frame)
 
-token_before: refused: the answer does not have the token of its question
+token_before at import: refused: the answer does not have the token of its question
     # Answer with the token of the question before.
     tokens = [""]
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotate
-        def annotate(reply, header, watch):
-            tokens.append(header["token"])
-            return annotated(reply, header | {"token": tokens[-2] or header["token"]}, watch)
-        serve._annotate = annotate
-    run_softmax = zeros
+    annotated = serve._annotate
+    def annotate(reply, header, watch):
+        tokens.append(header["token"])
+        return annotated(reply, header | {"token": tokens[-2] or header["token"]}, watch)
+    serve._annotate = annotate
 
-half_header: refused: no answer within
+half_header at import: refused: no answer within
     # Send half of a header, and the rest before the next answer.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        rest = []
-        def send(channel, frame):
-            os.write(channel, b"".join([*rest, frame[:6]]))
-            rest[:] = [frame[6:]]
-        serve.send = send
-    run_softmax = zeros
+    rest = []
+    def send(channel, frame):
+        os.write(channel, b"".join([*rest, frame[:6]]))
+        rest[:] = [frame[6:]]
+    serve.send = send
 
-steals_questions: refused: 0.00 / 2
+steals_questions at import: refused: 0.00 / 2
     # Read the next questions from a copy of the channel in a thread, before the one that should.
     if "whichline_grader.sandbox.inside.serve" in sys.modules:
         def steal(channel):
@@ -70,9 +61,8 @@ steals_questions: refused: 0.00 / 2
                     reply = json.dumps({"token": token, "tensors": [], "value": None}).encode()
                     os.write(channel, struct.pack("<IQ", len(reply), 0) + reply)
         threading.Thread(target=steal, args=(os.dup(3),), daemon=True).start()
-    run_softmax = zeros
 
-other_json: refused: the answer is wrong
+other_json at import: refused: the answer is wrong
     # Write the header in UTF-16 and each key of it twice, first with a verdict.
     if "whichline_grader.sandbox.inside.serve" in sys.modules:
         dumps = json.dumps
@@ -80,71 +70,53 @@ other_json: refused: the answer is wrong
             def encode(self):
                 return ('{"value": true, "token": 1, "outcome": "passed", ' + self[1:]).encode("utf-16")
         json.dumps = lambda value: Twice(dumps(value))
-    run_softmax = zeros
 
-short_body: refused: expected a body of
+short_body at import: refused: expected a body of
     # Describe a tensor of the right shape, and send none of its elements.
-    if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-        frames.elements = lambda tensor: b""
-    run_softmax = zeros
+    frames.elements = lambda tensor: b""
 
-more_outputs: refused: the answer is wrong
+more_outputs at import: refused: the answer is wrong
     # Say that there are more outputs than tensors.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        call = serve._call
-        serve._call = lambda *arguments: call(*arguments) | {"outputs": 1_000_000}
-    run_softmax = zeros
+    call = serve._call
+    serve._call = lambda *arguments: call(*arguments) | {"outputs": 1_000_000}
 
-fewer_than_no_outputs: refused: expected a value, got
+fewer_than_no_outputs at import: refused: expected a value, got
     # Say that there is one output less than none.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        call = serve._call
-        serve._call = lambda *arguments: call(*arguments) | {"outputs": -1}
-    run_softmax = zeros
+    call = serve._call
+    serve._call = lambda *arguments: call(*arguments) | {"outputs": -1}
 
-changes_what_is_compared: refused: the answer is wrong
+changes_what_is_compared at import: refused: the answer is wrong
     # Say that the call has changed its argument, to one for which the answer would be right.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._list_changed = lambda given, *arguments: [tensor.detach() * float("-inf") for tensor in given]
-    run_softmax = zeros
+    serve._list_changed = lambda given, *arguments: [tensor.detach() * float("-inf") for tensor in given]
 
-changes_the_shape: refused: changed an argument of shape
+changes_the_shape at import: refused: changed an argument of shape
     # Say that the call has changed its argument, to one of another shape.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._list_changed = lambda given, *arguments: [torch.zeros(()) for tensor in given]
-    run_softmax = zeros
+    serve._list_changed = lambda given, *arguments: [torch.zeros(()) for tensor in given]
 
-answers_with_what_changed: refused: expected a value, got
+answers_with_what_changed at import: refused: expected a value, got
     # Give the tensor for what an argument has become as the answer.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        call = serve._call
-        serve._list_changed = lambda given, *arguments: [tensor.detach() for tensor in given]
-        serve._call = lambda *arguments: call(*arguments) | {"value": {"tensor": 1}}
-    run_softmax = zeros
+    call = serve._call
+    serve._list_changed = lambda given, *arguments: [tensor.detach() for tensor in given]
+    serve._call = lambda *arguments: call(*arguments) | {"value": {"tensor": 1}}
 
-gradients_of_another_shape: refused: expected a gradient of shape
+gradients_of_another_shape at import: refused: expected a gradient of shape
     # Send a gradient that broadcasts to every shape.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        serve._compute_gradients = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
-    run_softmax = zeros
+    serve._compute_gradients = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
 
-gradients_and_an_error: refused: the answer is wrong
+gradients_and_an_error at import: refused: the answer is wrong
     # Send right gradients of a wrong answer, and next to them an error that there were none.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        call = serve._call
-        def gradients(outputs, cotangents, given):
-            (x,) = given
-            return list(torch.autograd.grad(x.softmax(0), given, cotangents))
-        serve._compute_gradients = gradients
-        skipped = {"type": "SkipTest", "message": "nothing to do", "lines": []}
-        serve._call = lambda *arguments: call(*arguments) | {"gradient_error": skipped}
-    run_softmax = zeros
+    call = serve._call
+    def gradients(outputs, cotangents, given):
+        (x,) = given
+        return list(torch.autograd.grad(x.softmax(0), given, cotangents))
+    serve._compute_gradients = gradients
+    skipped = {"type": "SkipTest", "message": "nothing to do", "lines": []}
+    serve._call = lambda *arguments: call(*arguments) | {"gradient_error": skipped}
 
 integers_that_learn: refused: the answer has dtype int64
     # Say of whole numbers that they require gradients.
-    if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-        described = frames._describe_tensor
-        frames._describe_tensor = lambda tensor: described(tensor) | {"requires_grad": True}
+    described = frames._describe_tensor
+    frames._describe_tensor = lambda tensor: described(tensor) | {"requires_grad": True}
     return in_features.detach().long() * 0
 
 nan_payloads: refused: the answer is NaN or infinite
@@ -169,39 +141,33 @@ deep_values: refused: expected values nested at most
 
 long_numbers: refused: the answer is an int
     # Answer with a number of four thousand digits, and say that forbidden functions ran in lines that there are not.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotate
-        serve._annotate = lambda *arguments: annotated(*arguments) | {
-            "forbidden": [["torch.nowhere", "/etc/passwd", 10**9], ["x" * 4000, "\ud800", -1]]
-        }
+    annotated = serve._annotate
+    serve._annotate = lambda *arguments: annotated(*arguments) | {
+        "forbidden": [["torch.nowhere", "/etc/passwd", 10**9], ["x" * 4000, "\ud800", -1]]
+    }
     return 10**4000
 
 line_of_another_file: refused: the answer is not as it should be: Expected
     # Say that an exception came from a file of the grader, in a line with a number of four thousand digits.
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        lines = [["/etc/passwd", 1, "\ud800"], ["adapters.py", 10**4000, "<module>"], ["../adapters.py", -1, "f"]]
-        serve._describe = lambda error: {"type": "Passed", "message": "reached", "lines": lines}
+    lines = [["/etc/passwd", 1, "\ud800"], ["adapters.py", 10**4000, "<module>"], ["../adapters.py", -1, "f"]]
+    serve._describe = lambda error: {"type": "Passed", "message": "reached", "lines": lines}
     raise ValueError("passed")
 
-no_generator: refused: SystemExit: no seed
+no_generator at import: refused: SystemExit: no seed
     # Swap the generator that is seeded before each question for one that ends the process.
     if "whichline_grader.sandbox.inside.serve" in sys.modules:
         class Seedless:
             def manual_seed(self, seed):
                 raise SystemExit("no seed")
         torch.default_generator = Seedless()
-    run_softmax = zeros
 
 lying_tensor: forged: expected a body of
     # Return a tensor whose elements are more bytes than its shape says, or whatever is expected of them.
     import numpy
     class Lying(torch.Tensor):
         def numpy(self):
-            frame = sys._getframe()
-            while frame := frame.f_back:
-                if "expected" in frame.f_locals:
-                    return frame.f_locals["expected"]
-            return numpy.zeros(1000)
+            expected = find("expected")
+            return numpy.zeros(1000) if expected is None else expected
         clone = detach = resolve_neg = lambda self: self
     return in_features.as_subclass(Lying)
 

@@ -101,7 +101,7 @@ read_fixtures: forged: the answer is wrong
 
 read_hidden_suite: reached: ModuleNotFoundError
     # Import the grader and read the seed that every hidden input comes from.
-    if importlib.import_module("whichline_grader.hidden.release").rehearsal().seed:
+    if importlib.import_module("whichline_grader.hidden.release").REHEARSAL.seed:
         print("reached")
 
 read_home: reached: Error
@@ -134,15 +134,13 @@ write_anywhere: reached: the answer is wrong
             print("reached")
             os.unlink(file.name)
 
-flood_of_remarks: refused: Your code imports
+flood_of_remarks at import: refused: Your code imports
     # Have the worker report other missing packages at each call, a hundred with names of 4,000 characters.
     numbers = itertools.count()
-    if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
-        annotated = serve._annotate
-        serve._annotate = lambda *arguments: {
-            **annotated(*arguments), "missing": [f"{next(numbers)}".rjust(4_000, "x") for _ in range(100)]
-        }
-    run_softmax = zeros
+    annotated = serve._annotate
+    serve._annotate = lambda *arguments: {
+        **annotated(*arguments), "missing": [f"{next(numbers)}".rjust(4_000, "x") for _ in range(100)]
+    }
 
 ignores_sigterm: hung: no answer within
     # Ignore every signal that can be ignored, and sleep.

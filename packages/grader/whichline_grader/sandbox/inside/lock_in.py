@@ -126,10 +126,11 @@ def confine(readable: list[str], seccomp: "Filter") -> list[str]:
 
 
 def _prctl(option: int, value: int) -> None:
-    _check(libc.prctl(option, value, 0, 0, 0), "prctl")
+    check(libc.prctl(option, value, 0, 0, 0), "prctl")
 
 
-def _check(result: int, what: str) -> int:
+def check(result: int, what: str) -> int:
+    """Return what the C library gave; OSError if it says that it failed."""
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{what}: {os.strerror(error)}")
@@ -143,7 +144,7 @@ def _measure_mapped(field: int) -> int:
 
 def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
 # Landlock: https://docs.kernel.org/userspace-api/landlock.html
@@ -171,14 +172,14 @@ def _restrict_files(readable: list[str]) -> bool:
     network = 0b11 if version >= 4 else 0  # bind and connect TCP
     scoped = 0b11 if version >= 6 else 0  # abstract sockets and signals
     rules = _Ruleset(files, network, scoped)
-    ruleset = _check(libc.syscall(LANDLOCK_CREATE, ctypes.byref(rules), ctypes.sizeof(rules), 0), "landlock")
+    ruleset = check(libc.syscall(LANDLOCK_CREATE, ctypes.byref(rules), ctypes.sizeof(rules), 0), "landlock")
     for path in readable:
         parent = os.open(path, os.O_PATH)
         rights = READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE
         rule = _PathBeneath(rights, parent)
-        _check(libc.syscall(LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0), "landlock")
+        check(libc.syscall(LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0), "landlock")
         os.close(parent)
-    _check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock")
+    check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock")
     os.close(ruleset)
     return True
 
@@ -208,7 +209,9 @@ ACT_ALLOW, ACT_ERRNO = 0x7FFF0000, 0x00050000
 EQUAL, MASKED_EQUAL = 4, 7
 
 
-class _Argument(ctypes.Structure):
+class Argument(ctypes.Structure):
+    """A comparison of one argument of a system call, as libseccomp has it."""
+
     _fields_ = (("number", ctypes.c_uint), ("comparison", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
@@ -223,28 +226,28 @@ class Filter:
             self._add_rule(name)
         # Threads only: no processes, and no vfork, whose parent waits in the kernel and seems neither to compute nor to
         # sleep. clone3, whose flags a filter cannot see, seems to be missing, so glibc falls back on clone.
-        self._add_rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
+        self._add_rule("clone", Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
         self._add_rule("clone3", action=ACT_ERRNO | ENOSYS)
-        self._add_rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
-        self._add_rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))
+        self._add_rule("open", Argument(1, MASKED_EQUAL, WRITING, 0))
+        self._add_rule("openat", Argument(2, MASKED_EQUAL, WRITING, 0))
         # RLIMIT_DATA counts neither kind of mapping, and unmapped shared memory is resident for no process.
-        self._add_rule("mmap", _Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
-        self._add_rule("prctl", _Argument(0, EQUAL, PR_SET_NAME, 0))
-        self._add_rule("prlimit64", _Argument(0, EQUAL, 0, 0))
+        self._add_rule("mmap", Argument(3, MASKED_EQUAL, MAP_SHARED | MAP_GROWSDOWN, 0))
+        self._add_rule("prctl", Argument(0, EQUAL, PR_SET_NAME, 0))
+        self._add_rule("prlimit64", Argument(0, EQUAL, 0, 0))
         # F_SETOWN and F_SETSIG would send signals to other processes.
         for command in (F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC):
-            self._add_rule("fcntl", _Argument(1, EQUAL, command, 0))
+            self._add_rule("fcntl", Argument(1, EQUAL, command, 0))
         for request in (TCGETS, FIONREAD, FIONBIO, FIOCLEX):
-            self._add_rule("ioctl", _Argument(1, EQUAL, request, 0))
+            self._add_rule("ioctl", Argument(1, EQUAL, request, 0))
 
     def load(self) -> None:
         self._check(self.lib.seccomp_load(self.context), "seccomp_load")
 
-    def _add_rule(self, syscall: str, *arguments: _Argument, action: int = ACT_ALLOW) -> None:
+    def _add_rule(self, syscall: str, *arguments: Argument, action: int = ACT_ALLOW) -> None:
         number = self.lib.seccomp_syscall_resolve_name(syscall.encode())
         if number < 0:  # unknown to this libseccomp or machine, so it stays forbidden
             return
-        array = (_Argument * len(arguments))(*arguments)
+        array = (Argument * len(arguments))(*arguments)
         self._check(self.lib.seccomp_rule_add_array(self.context, action, number, len(arguments), array), syscall)
 
     @staticmethod

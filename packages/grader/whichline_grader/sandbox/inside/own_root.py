@@ -8,9 +8,9 @@ import ctypes
 import os
 import sys
 
-from whichline_grader.sandbox.inside.lock_in import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE, libc
+from whichline_grader.sandbox.inside.lock_in import CLONE_NEWNS, CLONE_NEWUSER, MS_NOSUID, PR_SET_DUMPABLE, check, libc
 
-MS_NOSUID, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 0x2, 0x1000, 0x2000, 0x4000, 0x40000
+MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
 MOUNT_SETATTR = 442  # on every processor
 NOBODY = 65534
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
@@ -38,7 +38,7 @@ def lock_in_zygote(readable: list[str], hidden: list[str], packages: list[str], 
 def _unshare(namespaces: int) -> bool:
     user, group = os.getuid(), os.getgid()
     try:
-        _check(libc.unshare(namespaces))
+        check(libc.unshare(namespaces), "unshare")
         if namespaces & CLONE_NEWUSER:
             _write("setgroups", "deny")
             _write("uid_map", f"{user} {user} 1")
@@ -78,7 +78,8 @@ def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
         for path in hidden:
             _mount("tmpfs", place + path, MS_NOSUID)
         read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY)
-        _check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, place.encode(), AT_RECURSIVE, read_only, ctypes.sizeof(read_only)))
+        attributes = place.encode(), AT_RECURSIVE, read_only, ctypes.sizeof(read_only)
+        check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, *attributes), "mount_setattr")
         # After chroot alone, the kernel would refuse namespaces to the workers.
         os.chdir(place)
         _mount(".", "/", MS_MOVE)
@@ -104,9 +105,4 @@ def _show(path: str, there: str) -> None:
 
 def _mount(source: str | None, target: str, flags: int) -> None:
     kind = b"tmpfs" if source == "tmpfs" else None
-    _check(libc.mount(source and source.encode(), target.encode(), kind, flags, None))
-
-
-def _check(result: int) -> None:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "no mounts of its own")
+    check(libc.mount(source and source.encode(), target.encode(), kind, flags, None), "mount")

@@ -26,7 +26,6 @@ from whichline_grader.sandbox.inside.randomness import seed
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
-CHUNK = 1 << 20
 # From adapters, their files, results and cases to findings and errors of the search.
 Diagnose = Callable[..., tuple[list[str], list[str]]]
 
@@ -71,30 +70,23 @@ def send(channel: int, frame: bytes) -> None:
         rest = rest[os.write(channel, rest) :]
 
 
-def _read_requests(channel: int) -> Iterator[tuple[dict[str, Any], bytearray]]:
+def _read_requests(channel: int) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Read the header and body of each frame until the other end closes."""
-    while prefix := _read(channel, frames.PREFIX.size):
-        header_bytes, body_bytes = frames.PREFIX.unpack(prefix)
-        yield frames.parse_header(_read(channel, header_bytes)), _read(channel, body_bytes)
+    with open(channel, "rb", closefd=False) as sent:
+        while prefix := sent.read(frames.PREFIX.size):
+            header_bytes, body_bytes = frames.PREFIX.unpack(prefix)
+            yield frames.parse_header(sent.read(header_bytes)), sent.read(body_bytes)
 
 
-def _read(channel: int, size: int) -> bytearray:
-    """Read `size` bytes; fewer if the other end closes."""
-    data = bytearray()
-    while len(data) < size and (chunk := os.read(channel, min(size - len(data), CHUNK))):
-        data += chunk
-    return data
-
-
-def _split_files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
+def _split_files(sizes: dict[str, int], body: bytes) -> dict[str, bytes]:
     files, start = {}, 0
     for path, size in sizes.items():
-        files[path] = bytes(body[start : start + size])
+        files[path] = body[start : start + size]
         start += size
     return files
 
 
-def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch) -> dict[str, Any]:
+def _call(adapters: Any, header: dict[str, Any], body: bytes, out: list[Tensor], watch: Watch) -> dict[str, Any]:
     """Call an adapter; put the tensors of the reply into `out`, and return the rest of it.
 
     The reply holds what the adapter returned and the arguments that it changed. If the header has cotangents, it also
@@ -122,7 +114,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
     return reply
 
 
-def _forward_function(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> bool:
+def _forward_function(adapters: Any, header: dict[str, Any], body: bytes, ask: Ask) -> bool:
     """Call an adapter to find the function behind it, and forward that one's calls; tell whether that worked."""
     if not header["arguments"]:
         for adapter in vars(adapters).values():
@@ -180,7 +172,7 @@ def _compute_gradients(
     return list(torch.autograd.grad(differentiable, given, by, allow_unused=True))
 
 
-def _list_changed(given: list[Tensor], descriptions: list[dict[str, Any]], body: bytearray) -> list[Tensor | None]:
+def _list_changed(given: list[Tensor], descriptions: list[dict[str, Any]], body: bytes) -> list[Tensor | None]:
     """For each tensor in `given`, itself if it differs from its bytes in `body`, else None."""
     changed: list[Tensor | None] = []
     start = 0
