@@ -21,8 +21,9 @@ def find_key(runner: Runner, trace: Trace, failing: Sequence[Test]) -> tuple[Rep
         failing: the tests of the problem that fail.
     """
     mutants = list(_list_mutants(runner, trace))
-    first = _find_first(runner, trace.test) if mutants else None
-    for function, mutant in mutants if first else ():
+    if not mutants or not (first := _find_first(runner, trace.test)):
+        return None
+    for function, mutant in mutants:
         with runner.observed.keeping():
             if function.passes(mutant, [first, trace.test]):
                 repair = Repair(function, mutant)

@@ -266,9 +266,10 @@ def _search_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passin
 
 def _list_bound(report: ExceptionReport) -> Iterator[Line]:
     """List the lines that give a value to the names in the expression that raised."""
-    code = report.calls[-1].tb_frame.f_code if report.calls and report.node else None
-    names = {each.id for each in ast.walk(report.node or ast.Pass()) if isinstance(each, ast.Name)}
-    for name in names if code else ():
+    if not report.calls or not report.node:
+        return
+    code = report.calls[-1].tb_frame.f_code
+    for name in {each.id for each in ast.walk(report.node) if isinstance(each, ast.Name)}:
         yield from ((code.co_filename, code.co_qualname, each.line) for each in list_assigned(code, name))
 
 
