@@ -210,6 +210,15 @@ def test_a_backward_pass_of_ones_own(program: Write) -> None:
     assert finding.said == ("`Turn.forward` gives the right numbers. The gradient from its `backward` is wrong.",)
 
 
+def test_a_change_that_repairs_a_backward_pass_is_marked(program: Write) -> None:
+    by_hand = BY_HAND.replace("return slope", "given = slope * ctx.saved_tensors[0]\n        return -given")
+    by_hand = by_hand.replace("        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()")
+    edits = ("def run_softmax(", by_hand), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
+    (finding,) = explain(program(*edits), SOFTMAX)
+    assert (marked(finding), finding.function) == ("-given", "Turn.backward")
+    assert finding.proof.startswith("With the opposite sign here, ")
+
+
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])
 def test_weights_that_are_copied(program: Write, copy: str) -> None:
     suite = program((LAYER, COPY.format(copy)))

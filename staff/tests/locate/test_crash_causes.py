@@ -183,6 +183,27 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ),
         "since adapters.py:43: without nn.ModuleList its layers are no part of the module.",
     ),
+    "layers in a plain dictionary, to which weights are lent": (
+        LINEAR,
+        layer(
+            USE,
+            "    outer = torch.nn.Module()\n    outer.parts = {'one': Layer(d_in, d_out)}\n"
+            "    return torch.func.functional_call(outer, {'parts.one.weight': weights}, in_features)\n",
+        ),
+        "`self.parts` is a plain dict since adapters.py:43: without nn.ModuleDict its layers are no part of the module.",
+    ),
+    "an argument that a partial does not pass": (
+        LINEAR,
+        [
+            ("import math\n", "import functools\nimport math\n"),
+            (MAKES, f"def multiply(weight, x, scale):\n    return x @ weight.T * scale\n\n\n{MAKES}"),
+            (
+                "    return in_features @ weights.T\n",
+                "    use = functools.partial(multiply, scale=1)\n    return use(in_features)\n",
+            ),
+        ],
+        "in adapters.py:33, and `use` is a partial of it since line 38.",
+    ),
     "a method without a return, of an object that its answer replaces": (
         ROPE,
         [
@@ -209,7 +230,15 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a key that is misspelt": (
         HEADS,
         [(LENGTH, "    kept = {'length': x.shape[-2]}\n    length = kept['lenght']\n")],
-        "`kept` has the key 'length', but no key 'lenght'.",
+        "`kept` has the key 'length', but no key 'lenght'. adapters.py:56 gives it.",
+    ),
+    "a key that another line gives": (
+        HEADS,
+        [
+            (LENGTH, "    kept = dict([keep('length', x.shape[-2])])\n    length = kept['lengths']\n"),
+            ("class Rotation:", "def keep(name, value):\n    return name, value\n\n\nclass Rotation:"),
+        ],
+        "`kept` has the key 'length', but no key 'lengths'. adapters.py:60 gives it.",
     ),
     "a key that is not there": (
         HEADS,

@@ -77,11 +77,17 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("a += b\n    return a * b", (7, 2), 10, changes.OPERATOR),
         ("a = a * 3 + b\n    return a + b", (7, 2), 9, changes.LINE),
         ("if not a:\n        return b\n    return 0", (7, 2), 2, changes.OPPOSITE),
+        ("c = [a]\n    d = c\n    c[0] = b\n    return d[0]", (7, 2), 7, changes.COPY),
+        ("return math.floor(a) + b", (1.5, 1.75), 3, changes.PARENTHESES),
+        ("return abs(a + b)", (-7, 2), 9, changes.PARENTHESES),
+        ("return a // b", (7, 2), 4, changes.ONE_MORE),
+        ("return tuple([str(a), b])", (7, 2), ("7", "2"), changes.LIKEWISE),
+        ("c = [0]\n    c[0] = a\n    c[0] = b\n    return c[0]", (7, 2), 9, changes.OPERATOR),
         ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, changes.LISTED),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
-    body: str, arguments: tuple[int, ...], right: object, words: str
+    body: str, arguments: tuple[float, ...], right: object, words: str
 ) -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
     assert answers.get(right) == words
@@ -91,11 +97,21 @@ def test_names_are_replaced_by_others_of_the_same_kind() -> None:
     source = "def f(q, k, v):\n    return q * k + k * v, v\n"
     assert list_answers(source, 2, 3, 5, alike=("q", "k", "v"))[2 * 3 + 5 * 5, 5] == changes.NAME
     assert list_answers("def f(q, k, v):\n    return q + 2 * k + v\n", 2, 3, 5, alike=("q", "k"))[12] == changes.NAMES
+    source = "def f(q, k):\n    c = max(q, 1) + q\n    return c, k, q\n"
+    assert list_answers(source, 2, 3, alike=("q", "k"))[6, 3, 2] == changes.EVERYWHERE
 
 
-def test_axes_of_a_pattern_are_exchanged() -> None:
-    answers = list_answers("def f():\n    return ''.join('... q d, ... k d -> ... q k')\n")
-    assert answers["... q d,... k d -> ... k q"] == changes.ORDER
+@pytest.mark.parametrize(
+    ("pattern", "other"),
+    [
+        ("... q d, ... k d -> ... q k", "... q d, ... k d -> ... k q"),
+        ("bqd,bkd->bqk", "bqd,kbd->bqk"),
+        ("... s (d h) -> ... h s d", "... s (h d) -> ... h s d"),
+    ],
+)
+def test_axes_of_a_pattern_are_exchanged(pattern: str, other: str) -> None:
+    for body in (f"return ''.join('{pattern}')", f"pattern = '{pattern}'\n    return pattern"):
+        assert list_answers(f"def f():\n    {body}\n")[other] == changes.ORDER
 
 
 @pytest.mark.parametrize("body", ["return x if n is None else x + n", "return x + n", "x = x[:n]\n    return x"])
@@ -138,7 +154,12 @@ USED_UP = """    rows = (row for row in weights)
     answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
     return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
 """
+WINDOW = (
+    "torch.ones(length, length, dtype=torch.bool).tril()",
+    "(torch.ones(99, 99, dtype=torch.bool) & torch.ones(99, 99, dtype=torch.bool).tril(-1))[:length, :length]",
+)
 REPAIRS = {
+    "a part of a table of a mask": (MULTIHEAD, [WINDOW], "-1", "one more or one less here"),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
     "used up": (
         LINEAR,

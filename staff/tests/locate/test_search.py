@@ -90,6 +90,25 @@ def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explai
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
 
 
+@pytest.mark.parametrize("read", ["_TABLES[key]", "_TABLES.get(key)"])
+def test_the_key_of_a_cache_is_marked_if_another_name_belongs_in_it(find_alone: Explain, read: str) -> None:
+    cache = (
+        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
+        "        self.cos, self.sin = find_table(d, theta, angles)\n\n"
+        "_TABLES = {}\n\n"
+        "def find_table(d, theta, angles):\n"
+        "    key = d, len(angles)\n"
+        "    if key not in _TABLES:\n"
+        "        _TABLES[key] = torch.stack((angles.cos(), angles.sin()))\n"
+        f"    return {read}\n\n"
+        "class Rotation(Rotation):\n",
+    )
+    (finding,) = find_alone("rope", cache)
+    assert list_marks([finding]) == ["d, len(angles)"]
+    assert finding.said[0].startswith("Calls that need different values share this key")
+    assert finding.proof == "With `theta` in the key, the failing test passes."
+
+
 def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_read_it(find_alone: Explain) -> None:
     (finding,) = find_alone(
         "decoding",

@@ -156,6 +156,9 @@ class Stats:
         self.count = total
         return self
 
+    def read(self):
+        return self.mean
+
 
 class Table:
     def __init__(self):
@@ -298,6 +301,9 @@ class Stats:
         self.n += count
         return self
 
+    def read(self):
+        return self.sum / self.n
+
 
 class Table:
     def __init__(self):
@@ -387,6 +393,10 @@ def test_stats():
     assert code.Stats().add(1.0, 2).add(4.0, 1).mean == pytest.approx(2.0)
 
 
+def test_stats_read():
+    assert code.Stats().add(1.0, 2).add(4.0, 1).read() == pytest.approx(2.0)
+
+
 def test_stats_once():
     assert code.Stats().add(1.0, 2).count == 2
 
@@ -440,6 +450,7 @@ def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str
     ("test", "place"),
     [
         ("test_stats", "    self.mean = self.mean + (x - self.mean) * self.count / total"),
+        ("test_stats_read", "    self.mean = self.mean + (x - self.mean) * self.count / total"),
         ("test_table", "    for row in range(size - 1):"),
         ("test_table_again", "    for row in range(size - 1):"),
     ],

@@ -220,7 +220,7 @@ class Definitions:
         if not isinstance(resolve(called, get_names(trace)), partial):
             return ""
         lines = [each.line for each in list_assigned(trace.tb_frame.f_code, name)]
-        return f"; `{name}` passes its first arguments since line {lines[-1]}" if lines else ""
+        return f", and `{name}` is a partial of it since line {lines[-1]}" if lines else ""
 
     def find_swap(self) -> list[str]:
         """Say which two arguments are swapped, judging by their names or by the sizes in the test case."""

@@ -154,20 +154,10 @@ class ExceptionReport:
         return explain_annotation(self.text) if self.kind == "TypeCheckError" else []
 
     def _explain_message(self) -> list[str]:
-        advice = self._explain_unregistered() or shorten(self.headline)[1]
+        advice = shorten(self.headline)[1]
         last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
         said = [*map(self._add_place, explain_message(self.kind, self.text))]
         return explain_pattern(self.error) or said or [advice] * bool(advice) or last
-
-    def _explain_unregistered(self) -> str:
-        """Say which line keeps layers in a plain list or dictionary, if a module does not find them."""
-        looked_for = re.match(r"submodule `(\w+)`: .* is not an instance of torch.nn.Module", self.text)
-        for at, _, each in self._definitions.list_own(ast.Assign) if looked_for else ():
-            kept = [target.attr for target in each.targets if isinstance(target, ast.Attribute)]
-            if looked_for and looked_for[1] in kept and not isinstance(each.value, ast.Name):
-                kept_in = f"{at} keeps layers in a plain list or dictionary"
-                return f"{kept_in}: a module finds them only in an nn.ModuleList or an nn.ModuleDict"
-        return ""
 
     def _add_place(self, line: str) -> str:
         """Add to a line about a key that the adapter gave where that key stands, if it stands in one place."""

@@ -16,7 +16,7 @@ from whichline.engine.definitions import Definitions, compute, find_alike, get_n
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
-LISTS = (ast.List, ast.ListComp, ast.BinOp)
+LISTS, DICTS = (ast.List, ast.ListComp, ast.BinOp), (ast.Dict, ast.DictComp)
 METHODS = ("method", "builtin_function_or_method")
 
 
@@ -219,13 +219,15 @@ class Raised:
         return ""
 
     def explain_submodule(self, match: re.Match[str]) -> str:
-        """Say which line sets a plain list of layers, where torch asks for a module."""
-        name = match[1].rpartition(".")[2]
-        lists = [(at, each) for at, _, each in self._definitions.list_own(ast.Assign) if isinstance(each.value, LISTS)]
-        assigned = [(at, target) for at, each in lists for target in each.targets]
+        """Say which line sets a plain list or dictionary of layers, where torch asks for a module."""
+        name, is_dict = match[1].rpartition(".")[2], match[2] == "{"
+        kind, holder = ("dict", "nn.ModuleDict") if is_dict else ("list", "nn.ModuleList")
+        made = [(at, each) for at, _, each in self._definitions.list_own(ast.Assign)]
+        made = [(at, each) for at, each in made if isinstance(each.value, DICTS if is_dict else LISTS)]
+        assigned = [(at, target) for at, each in made for target in each.targets]
         lines = [at for at, target in assigned if isinstance(target, ast.Attribute) and target.attr == name]
         where = f" since {lines[0]}" if len(lines) == 1 else ""
-        return f"`self.{name}` is a plain list{where}: without nn.ModuleList its layers are no part of the module"
+        return f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are no part of the module"
 
     def explain_forward(self, match: re.Match[str]) -> str:
         """Say where the `forward` of a module is, if it is inside another function or has another name."""
@@ -275,7 +277,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"^TypeError: (?:.*\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'", Raised.explain_keyword),
     (r"^RecursionError", Raised.explain_recursion),
     (r"loading state_dict for (\w+)", Raised.explain_hidden),
-    (r"submodule `([\w.]+)`: \[", Raised.explain_submodule),
+    (r"submodule `([\w.]+)`: ([\[{])", Raised.explain_submodule),
     (r"^AttributeError: (\w+) has no attribute `", Raised.explain_member),
     (r"Module \[(\w+)\] is missing the required \"forward\"", Raised.explain_forward),
     (r"which are tied", Raised.explain_tied),
