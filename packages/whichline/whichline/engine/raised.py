@@ -112,7 +112,7 @@ class Raised:
             alike = [name]
         stored = self._definitions.list_stored(text, self._calls[-1].tb_frame.f_code)
         where = f" {stored[0]} stores it." if len(stored) == 1 else ""
-        if len(alike) == 1 and (place := self._definitions.find_text(alike[0])):
+        if len(alike) == 1 and isinstance(alike[0], str) and (place := self._definitions.find_text(alike[0])):
             where = f" {place} gives it."
         if alike:
             return f"`{text}` has the key {alike[0]!r}, but no key {key!r}.{where}"

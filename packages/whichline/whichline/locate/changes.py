@@ -324,13 +324,8 @@ def _list_patterns(text: str) -> Iterator[str]:
     for number, term in enumerate(terms):
         axes = [each for each in re.finditer(axis, term) if each.group() != "1"]
         for one, other in combinations(axes[:MOST_AXES], 2):
-            new = (
-                term[: one.start()]
-                + other.group()
-                + term[one.end() : other.start()]
-                + one.group()
-                + term[other.end() :]
-            )
+            between = term[one.end() : other.start()]
+            new = f"{term[: one.start()]}{other.group()}{between}{one.group()}{term[other.end() :]}"
             yield "".join((*terms[:number], new, *terms[number + 1 :]))
 
 

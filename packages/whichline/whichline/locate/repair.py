@@ -184,11 +184,11 @@ def _find_function(names: dict[str, Any], name: str) -> FunctionType | None:
 
 def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[tuple[str, str, Sequence[int]]]:
     """Yield the outermost functions that ran, the nearest first, each with the lines to begin at."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found, begins = dict[tuple[str, str], list[int]](), set(near)
     for file, name, line in (*near, *map(find_line, reversed(trace.places))):
         if file in observed.files:
             lines = found.setdefault((file, find_outermost(name)), [])
-            if not lines or (file, name, line) in near:
+            if not lines or (file, name, line) in begins:
                 lines.append(line)
     yield from ((file, name, lines) for (file, name), lines in found.items())
 

@@ -386,9 +386,10 @@ class Diagnosis:
 
 
 def _list_inside(found: Found) -> list[Expression]:
-    """List what runs inside a proved call: first what differs from the reference though its operands do not."""
+    """List where to begin inside a proved call: first what differs from the reference though its operands do not."""
     inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]
-    return sorted(inside, key=lambda each: not found.trace.is_first_divergence(each))
+    functions = {(each.file, each.function): each for each in reversed(inside)}
+    return [*filter(found.trace.is_first_divergence, inside), *functions.values()]
 
 
 def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
