@@ -212,7 +212,9 @@ def test_a_backward_pass_of_ones_own(program: Write) -> None:
 
 def test_a_change_that_repairs_a_backward_pass_is_marked(program: Write) -> None:
     by_hand = BY_HAND.replace("return slope", "given = slope * ctx.saved_tensors[0]\n        return -given")
-    by_hand = by_hand.replace("        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()")
+    by_hand = by_hand.replace(
+        "        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()"
+    )
     edits = ("def run_softmax(", by_hand), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
     (finding,) = explain(program(*edits), SOFTMAX)
     assert (marked(finding), finding.function) == ("-given", "Turn.backward")

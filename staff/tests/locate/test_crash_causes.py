@@ -190,7 +190,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    outer = torch.nn.Module()\n    outer.parts = {'one': Layer(d_in, d_out)}\n"
             "    return torch.func.functional_call(outer, {'parts.one.weight': weights}, in_features)\n",
         ),
-        "`self.parts` is a plain dict since adapters.py:43: without nn.ModuleDict its layers are no part of the module.",
+        "a plain dict since adapters.py:43: without nn.ModuleDict its layers are no part of the module.",
     ),
     "an argument that a partial does not pass": (
         LINEAR,

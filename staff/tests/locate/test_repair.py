@@ -154,10 +154,11 @@ USED_UP = """    rows = (row for row in weights)
     answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
     return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
 """
-WINDOW = (
-    "torch.ones(length, length, dtype=torch.bool).tril()",
-    "(torch.ones(99, 99, dtype=torch.bool) & torch.ones(99, 99, dtype=torch.bool).tril(-1))[:length, :length]",
-)
+TABLE = """table = torch.ones(99, 99, dtype=torch.bool)
+    table = table & torch.ones(99, 99, dtype=torch.bool).tril(-1)
+    mask = table[1 : length + 1, 1 : length + 1]
+"""
+WINDOW = ("mask = torch.ones(length, length, dtype=torch.bool).tril()\n", TABLE)
 REPAIRS = {
     "a part of a table of a mask": (MULTIHEAD, [WINDOW], "-1", "one more or one less here"),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),

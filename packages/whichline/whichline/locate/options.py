@@ -30,8 +30,7 @@ class Option:
 
     names: tuple[str, ...]  # the n-th event gets the n-th of these; events after the last one get the last one
     axes: Axes = None  # their layout; None: as they are
-    is_sliced: bool = False  # whether the n-th event gets the n-th slice of a checkpoint; after its last, of the next
-    is_in_turn: bool = False  # whether the slices of several checkpoints alternate
+    is_sliced: bool = False  # whether the n-th event gets the n-th slice of one checkpoint
     # whether the n-th event gets the n-th checkpoint of a series that begins here; a loop may treat the first block
     # apart, so a series may begin at the second one
     is_series: bool = False
@@ -134,7 +133,6 @@ def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Ite
         for step in steps:
             for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
                 yield Option((step.name,), axes, is_sliced=True)
-            yield from _list_sliced_families(trace.steps, step, times, value.shape)
     for step in steps:
         for axes, laid in list(lay_out(step.value.tensor, value.shape))[:MOST_LAYOUTS]:
             if times > 1 or not is_near(value, laid, exactly=True):
@@ -202,16 +200,6 @@ def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator
         yield tuple(alike[:count])
 
 
-def _list_sliced_families(steps: Mapping[str, Step], first: Step, times: int, shape: torch.Size) -> Iterator[Option]:
-    """List the like checkpoints of two or more counterparts whose slices take all events, as those of heads."""
-    for count in range(2, min(times, MOST_CALLS)):
-        if times % count == 0:
-            for family in _find_family(steps, first, count):
-                for axes, _ in list(lay_out(first.value.tensor, (times // count, *shape)))[:MOST_LAYOUTS]:
-                    option = Option(family, axes, is_sliced=True)
-                    yield from (option, replace(option, is_in_turn=True))
-
-
 def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
     """List the checkpoints of a series in order, from the turn of the given one on."""
     if first not in steps:
@@ -232,8 +220,6 @@ def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
     if option.is_series:
         names = list_turns(steps, option.names[0])
         return names[time] if time < len(names) else ""
-    if option.is_in_turn:
-        return names[time % len(names)]
     return names[min(time, len(names) - 1)]
 
 
@@ -244,8 +230,6 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
     since the student's code may round too early.
     """
     step = steps.get(name_at(option, steps, time))
-    if option.is_sliced and len(option.names) > 1:
-        step, time = _find_slice(option, steps, time, value)
     if option.kinds:
         step, axes = _find_sibling(steps, value, *option.kinds)
         option = replace(option, axes=axes)
@@ -271,14 +255,6 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
             return torch.view_as_complex(new.contiguous()).to(value.dtype)
         return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
     return None
-
-
-def _find_slice(option: Option, steps: Mapping[str, Step], time: int, value: Tensor) -> tuple[Step | None, int]:
-    """Find the checkpoint whose slice the n-th event gets, and which slice that is."""
-    first, count = steps.get(option.names[0]), len(option.names)
-    each = first.value.tensor.numel() // max(value.numel(), 1) if first else 0  # events for each checkpoint
-    number, time = (time % count, time // count) if option.is_in_turn else divmod(time, max(each, 1))
-    return steps.get(option.names[number]) if number < count else None, time
 
 
 def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
