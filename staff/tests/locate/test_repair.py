@@ -154,13 +154,14 @@ USED_UP = """    rows = (row for row in weights)
     answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
     return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
 """
-TABLE = """table = torch.ones(99, 99, dtype=torch.bool)
-    table = table & torch.ones(99, 99, dtype=torch.bool).tril(-1)
-    mask = table[1 : length + 1, 1 : length + 1]
+SLICED = """    table = torch.ones(99, 99, dtype=torch.bool).tril()
+    if window is not None:
+        table = table & torch.ones_like(table).triu(-window)
+    mask = table[past : k.shape[-2], : k.shape[-2]]
 """
-WINDOW = ("mask = torch.ones(length, length, dtype=torch.bool).tril()\n", TABLE)
+MASK = "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n"
 REPAIRS = {
-    "a part of a table of a mask": (MULTIHEAD, [WINDOW], "-1", "one more or one less here"),
+    "a part of a mask's table": ("decoding", [(MASK, SLICED)], "-window", "one more or one less here"),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
     "used up": (
         LINEAR,

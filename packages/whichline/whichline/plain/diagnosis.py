@@ -38,7 +38,7 @@ from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.plain.whole import TEST, make_whole
 from whichline.rules.pairing import list_parameters
 
-MOST_SECONDS = 120.0  # of processor time, for one test
+MOST_SECONDS = 60.0  # of processor time, for one test
 LATE = f"The search stopped after {MOST_SECONDS:.0f} seconds of processor time, before it had tried everything."
 INSIDE = "It goes wrong inside this call."
 WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
