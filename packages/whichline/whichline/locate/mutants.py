@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from whichline.locate.changes import EVERYWHERE, LINE, NAMED, NOTHING, SIGN, Changes, Slot, count_read, get_node
+from whichline.locate.changes import (
+    EVERYWHERE,
+    LINE,
+    NAMED,
+    NOTHING,
+    ONE_MORE,
+    SIGN,
+    Changes,
+    Slot,
+    count_read,
+    get_node,
+)
 from whichline.locate.instrument import PROBE
 from whichline.locate.observed import list_codes
 
@@ -28,9 +39,11 @@ class Mutant:
 
     @property
     def rank(self) -> int:
-        """How late it is tried: a sign where none stood may make up for a mistake elsewhere, and so may less code."""
-        is_added = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
-        return 2 if self.words in (NOTHING, LINE) else int(is_added or self.words == EVERYWHERE)
+        """How late it is tried: what is added where nothing stood may make up for a mistake elsewhere; so may less."""
+        is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
+        is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
+        is_late = is_sign or is_one_more or self.words == EVERYWHERE
+        return 2 if self.words in (NOTHING, LINE) else int(is_late)
 
 
 class Mutable:

@@ -69,12 +69,14 @@ class Server:
             return report(test, f"The search itself failed, with {type(error).__name__}: {error} ({where}).")
 
     def _list_others(self, item: pytest.Item) -> tuple[list[str], list[str]]:
-        """List the same test with other parameters, and the other tests of the module."""
+        """List the same test with other parameters, and the other tests of the module, those nearest to it first."""
         name = getattr(item, "originalname", None)
         alike = [each for each in self.items.values() if each.parent is item.parent and each is not item]
         same = [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
-        beside = (each for each in self.items.values() if each.path == item.path and each is not item)
-        return same, [each.nodeid for each in beside]
+        of_module = [each for each in self.items.values() if each.path == item.path]
+        number = of_module.index(item)
+        beside = sorted(range(len(of_module)), key=lambda other: abs(other - number))[1:]
+        return same, [of_module[each].nodeid for each in beside]
 
     def run_item(self, test: str, is_anew: bool = False) -> BaseException | None:
         """Run a test with new fixtures, and return the exception that ended it.

@@ -57,12 +57,13 @@ def is_answer(found: Found) -> bool:
 def reads_unknown(found: Found) -> bool:
     """Tell whether an expression reads what the reference does not have, or does nothing but read."""
     place, trace = found.place, found.trace
+    operands = trace.list_operands(place)
     inside = {id(node) for node in ast.walk(place.node) if node is not place.node}
-    reads = (each for each in trace.places if isinstance(each.node, ast.Name | ast.Attribute))
-    own = (each for each in reads if id(each.node) in inside)
-    unknown = (each for each in own if trace.is_number(each) or not trace.is_constant(each))
-    is_read = not trace.list_operands(place) and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
-    return is_read or not all(map(trace.is_right, unknown))
+    names = (each for each in trace.places if isinstance(each.node, ast.Name | ast.Attribute))
+    read = [each for each in names if id(each.node) in inside]
+    made = (each for each in (*operands, *read) if trace.is_number(each) or not trace.is_constant(each))
+    is_read = not operands and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
+    return is_read or not all(trace.is_right(each) or isinstance(each.node, ast.Constant) for each in made)
 
 
 def is_little(trace: Trace, place: Expression) -> bool:
