@@ -10,6 +10,7 @@ from whichline.locate.difference import find_other
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
+from whichline.locate.values import as_value, is_near, is_one
 
 GROUPED = 8  # options of a divergence that are tried together with those of like divergences
 NEXT = 8  # later checkpoints that are tried in place of an operand
@@ -74,6 +75,22 @@ def _is_unpacked_as(trace: Trace, place: Expression, other: Option) -> bool:
     unpacked = {each.node.id for each in trace.places if each.is_unpacked and isinstance(each.node, ast.Name)}
     words = find_counterparts().findall(other.names[0])
     return name in unpacked and any(word.startswith(name[0]) for word in words)
+
+
+def list_returned_early(trace: Trace) -> list[Expression]:
+    """List the expressions that were returned, if they equal an earlier checkpoint or have another shape."""
+    parts = trace.came if isinstance(trace.came, tuple | list) else (trace.came,)
+    last = list(trace.steps)[-1]
+    for what, part in zip(trace.test.cases()[0].outputs, parts, strict=False):
+        name = f"the {what}" if f"the {what}" in trace.steps else last
+        came = [place for place in trace.places if any(is_one(each, part) for each in trace.objects[place])]
+        match = trace.match(came[-1]) if came else None
+        right = trace.steps[name].value.tensor
+        if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
+            made = [each for each in came if not isinstance(each.node, ast.Name)]
+            alike = (each for each in trace.places if trace.match(each) == match)
+            return made or [each for each in alike if not isinstance(each.node, ast.Name)]
+    return []
 
 
 def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:

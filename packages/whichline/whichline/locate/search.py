@@ -16,7 +16,7 @@ from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
-from whichline.locate.candidates import Candidates
+from whichline.locate.candidates import Candidates, list_returned_early
 from whichline.locate.causes import (
     find_cause,
     find_cause_in_most,
@@ -154,7 +154,7 @@ class Search:
         new = [place for place in places if place not in self.tried and not self.experiment.runner.is_answered(place)]
         divergences = [place for place in new if self._is_first_divergence(place)]
         if not any(isinstance(self.find_trace(place).value(place)[0], Tensor) for place in divergences):
-            divergences += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
+            divergences += [place for trace in self.traces[:1] for place in list_returned_early(trace)]
         self.calls = [place for place in new if place not in divergences and self._is_call(place)]
         return sorted(divergences, key=self._rank)
 

@@ -16,7 +16,7 @@ from whichline.locate.checkpoints import Step, list_leaves
 from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.times import Event, list_operand_times, list_used
-from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_near, is_one, is_uniform
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
@@ -284,21 +284,6 @@ class Trace:
         computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not self.is_number(each)]
         return all(self.is_right(each) for each in computed)
 
-    def list_returned_early(self) -> list[Expression]:
-        """List the expressions that were returned, if they equal an earlier checkpoint or have another shape."""
-        parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
-        last = list(self.steps)[-1]
-        for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
-            name = f"the {what}" if f"the {what}" in self.steps else last
-            came = [place for place in self.places if any(is_one(each, part) for each in self.objects[place])]
-            match = self.match(came[-1]) if came else None
-            right = self.steps[name].value.tensor
-            if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
-                made = [each for each in came if not isinstance(each.node, ast.Name)]
-                alike = (each for each in self.places if self.match(each) == match)
-                return made or [each for each in alike if not isinstance(each.node, ast.Name)]
-        return []
-
     def is_number(self, place: Expression) -> bool:
         """Tell whether an expression is a plain number and not a tensor."""
         return all(isinstance(value, int | float) for value in self.values[place])
@@ -363,13 +348,11 @@ class Trace:
     def is_mask(self, place: Expression) -> bool:
         """Tell whether an expression is a mask that several steps make from numbers alone."""
         value = self.values[place][0]
-        if not isinstance(value, Tensor) or value.dtype != torch.bool:
-            return False
-        if place not in self._masks:
+        if place not in self._masks and isinstance(value, Tensor) and value.dtype == torch.bool:
             self._masks[place] = False  # while its operands are looked at, one of which may refer to it
             operands = self.list_operands(self.find_origin(place))
             self._masks[place] = bool(operands) and not place.in_place and all(map(self.is_constant, operands))
-        return self._masks[place]
+        return self._masks.get(place, False)
 
     def _is_counted(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor of whole numbers, such as positions, made from no input."""

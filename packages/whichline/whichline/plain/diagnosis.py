@@ -214,7 +214,7 @@ class Diagnosis:
     # Words.
 
     def _report(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
-        step = found.option.names[0]
+        step, right = found.option.names[0], describe_correction(known.found)
         steps = found.trace.known.steps
         at = steps.lines.get(step) if isinstance(steps, PlainCheckpoints) else None
         said = [found.difference.words]
@@ -226,7 +226,7 @@ class Diagnosis:
             re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
             tuple(said),
             likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
-            proof=_describe_correction_proof(known, passing, failing) if found is known.found[-1] else "",
+            proof=_describe_proof(right, known.name, passing, failing) if found is known.found[-1] else "",
             tests=tuple(passing or failing),
             step=step,
             **show_place(place.file, place.function, place.node, self.suite.root),
@@ -390,11 +390,6 @@ def _list_inside(found: Found) -> list[Expression]:
     inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]
     functions = {(each.file, each.function): each for each in reversed(inside)}
     return [*filter(found.trace.is_first_divergence, inside), *functions.values()]
-
-
-def _describe_correction_proof(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
-    """Say which tests pass with the replacements."""
-    return _describe_proof(describe_correction(known.found), known.name, passing, failing)
 
 
 def _describe_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from whichline.engine.suite import Test
+from whichline.locate.candidates import list_returned_early
 from whichline.locate.difference import compare
 from whichline.locate.found import Found
 from whichline.locate.options import Option
@@ -50,7 +51,7 @@ def is_answer(found: Found) -> bool:
     is_added_to = (
         isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
     )  # an earlier event may be wrong
-    is_first = trace.is_first_divergence(place) or place in trace.list_returned_early()
+    is_first = trace.is_first_divergence(place) or place in list_returned_early(trace)
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
