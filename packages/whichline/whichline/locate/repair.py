@@ -92,7 +92,7 @@ def find_repair(
     for file, name, lines in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
-        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_made(tree, name))
+        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_constructed(tree, name))
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
         mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
@@ -242,7 +242,7 @@ class _Names:
         return sorted(alike, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
 
 
-def _list_made(tree: ast.Module, method: str) -> dict[str, str]:
+def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:
     """List the attributes that a method's constructor sets, each with the name of what makes it: `nn.Linear`."""
     init = Mutable(tree, f"{method.rpartition('.')[0]}.__init__").function
     return {

@@ -44,7 +44,7 @@ INSIDE = "It goes wrong inside this call."
 WITH_WEIGHTS = "It goes wrong inside this call, or its weights are not those of the reference."
 WHOLE = "What the reference computes in this test does not show the place."
 RIGHT = "All calls of this test return what the reference returns, as far as they can be compared."
-PATIENCE = 5  # a model has many functions, and the mistake may be in any
+PATIENCE = 5  # times as many mutants as usual: a model has many functions
 BESIDE_SECONDS = 5.0  # of processor time, for the tests beside one
 BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
@@ -142,27 +142,29 @@ class Diagnosis:
             found = find_shape(runner, tests) or found
         doubtful = [place for each in found for place in list_doubtful(each) or [each.place] * reads_unknown(each)]
         if not found or doubtful:
-            repaired = self._repair_call(runner, first, tests, failing, doubtful, beside)
-            if repaired or not found:
-                return repaired or self._find_unproved(runner, first, tests, failing)
-        name = first.call
+            repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
+            marked = [(name_file(each.place.file, self.suite.root), each.place.line) for each in found]
+            if repair and (repair.file, repair.line) not in marked:
+                return [repair]
+            if not found:
+                return self._find_unproved(runner, first, tests, failing)
         patch = {
-            place: replace(option, adapter=option.adapter or name)
+            place: replace(option, adapter=option.adapter or first.call)
             for each in found
             for place, option in each.patch.items()
         }
-        known = Proved(found, patch, name)
+        known = Proved(found, patch, first.call)
         self.proved.append(known)
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._report(each, known, passing, failing) for each in found]
 
     def _find_known_repair(self, test: str) -> list[Finding]:
         """Find a repair of an earlier test with which this one passes, too."""
-        passing = (each for repair, each, is_anew in self.repairs if repair.passes(self.suite.make_item(test, is_anew)))
-        if not (finding := next(passing, None)):
-            return []
-        words = finding.proof.partition(",")[0]
-        return [replace(finding, proof=_describe_proof(words, finding.problem, [test], [test]), tests=(test,))]
+        for repair, finding, is_anew in self.repairs:
+            if repair.passes(self.suite.make_item(test, is_anew)):
+                proof = _describe_proof(repair.words, finding.problem, [test], [test])
+                return [replace(finding, proof=proof, tests=(test,))]
+        return []
 
     def _search_whole(self, test: str, beside: Sequence[str]) -> list[Finding]:
         """Hold all that runs in a test against what the reference computes in it, where no call shows the place.
@@ -248,8 +250,7 @@ class Diagnosis:
         error = self.suite.ending(tests[0])
         is_raised = error is not None and not isinstance(error, WrongAnswer)
         divergences = [] if is_raised else self._list_divergences(runner, tests)
-        place, said = ({}, "") if divergences else self._find_end(tests[0], error)
-        said = self._describe_first(divergences[0]) if divergences else said
+        place, said = ({}, self._describe_first(divergences[0])) if divergences else self._find_end(tests[0], error)
         lines = tuple(filter(None, (self._describe_call(first, error), said)))
         id = f"{first.call}-{'raises' if is_raised else 'unproved'}"
         return [Finding(first.call, id, lines, tests=tuple(failing), **place)]
@@ -279,7 +280,7 @@ class Diagnosis:
         failing: Sequence[str],
         doubtful: Sequence[Expression],
         beside: Sequence[str],
-    ) -> list[Finding]:
+    ) -> Finding | None:
         """Find a change of the code with which a wrong call is right, or the whole test.
 
         The whole test is tried for a method, since an earlier call of the object may have gone wrong inside.
@@ -294,7 +295,7 @@ class Diagnosis:
         if not repair and self.suite.functions.paired[first.call].kind:
             own, whole, _ = make_whole(self.suite, failing[0], runner.until, is_anew=False)
             repair = self._find_repair(own, words, [whole], failing, near, self._list_passing(beside, False))
-        return [repair] if repair else []
+        return repair
 
     def _find_repair(
         self,
