@@ -469,3 +469,20 @@ def test_a_submission_draws_the_same_numbers_each_time(run: Run) -> None:
     assert len(set(once.tolist())) == 5
     command, environment = (sys.executable, "-c", "print(hash('a') % 1000)"), os.environ | {"PYTHONHASHSEED": "0"}
     assert float(once[-1]) == int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+
+
+def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
+    """As the submissions of a batch do: each must get the worker that it asked for."""
+    forks = []
+    for number in range(4):
+        if (pid := os.fork()) == 0:
+            right = 0
+            with suppress(BaseException):
+                for turn in range(5):
+                    source = f"def run_softmax(x, dim): return [{number}, {turn}, dim]".encode()
+                    adapters: Any = connect(sandbox, Submission("x", {"adapters.py": source}, "adapters"))
+                    right += adapters.run_softmax(X, 7) == [number, turn, 7]
+                    adapters.respondent.interview.end_worker()
+            os._exit(right)
+        forks.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in forks] == [5] * 4
