@@ -227,6 +227,17 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         ],
         "`TABLES` has the key (10000.0, 14, 1000), but no key (14, 10000.0, 1000). adapters.py:40 stores it.",
     ),
+    "a key of weights that another adapter gives, too": (
+        HEADS,
+        [
+            (
+                LENGTH,
+                "    layer = torch.nn.Linear(1, 1, bias=False)\n    {'wieght': layer}\n"
+                "    layer.load_state_dict(\n        {'wieght': layer.weight}\n    )\n    length = x.shape[-2]\n",
+            )
+        ],
+        '  the adapter gave "wieght", in adapters.py:59',
+    ),
     "a key that is misspelt": (
         HEADS,
         [(LENGTH, "    kept = {'length': x.shape[-2]}\n    length = kept['lenght']\n")],
@@ -299,7 +310,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a module that is not set up": (
         LINEAR,
         layer("        super().__init__()\n", ""),
-        "This module is not set up yet: is `super().__init__()` the first line of its __init__?",
+        "is `super().__init__()` the first line of its __init__? It begins in line 34.",
     ),
     "split for chunk": (
         HEADS,

@@ -35,7 +35,7 @@ from whichline.engine.messages import (
 )
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
-from whichline.engine.syntax import list_assigned
+from whichline.engine.syntax import find_definition, list_assigned
 
 TRANSPOSED = ("T", "mT")  # attributes of a tensor whose shapes are worth showing
 FRAMES = 4  # as many outermost and innermost calls are shown: endless recursion has a thousand
@@ -160,10 +160,15 @@ class ExceptionReport:
         return explain_pattern(self.error) or said or [advice] * bool(advice) or last
 
     def _add_place(self, line: str) -> str:
-        """Add to a line about a key that the adapter gave where that key stands, if it stands in one place."""
+        """Add where the key stands that the adapter gave, or where the constructor begins that sets up no module."""
+        code = self.calls[-1].tb_frame.f_code if self.calls else None
+        if line.endswith("the first line of its __init__?") and code and (its := find_definition(code)):
+            return f"{line} It begins in line {its.body[0].lineno}" if its.name == "__init__" else line
         if not (key := re.fullmatch(r'  the adapter gave "([^"]*)"', line)):
             return line
-        place = self._definitions.find_text(key[1])
+        constants = (each for each in ast.walk(self.node or ast.Pass()) if isinstance(each, ast.Constant))
+        own = [self._definitions.place(code, each.lineno) for each in constants if code and each.value == key[1]]
+        place = own[0] if own else self._definitions.find_text(key[1])
         return f"{line}, in {place}" if place else line
 
     def _explain_object(self) -> list[str]:
