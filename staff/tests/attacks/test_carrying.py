@@ -329,7 +329,7 @@ half_a_request: SCALE: ONE
         os.read(3, 1)
 """
 
-# What is returned as the cache of the first piece, which the next question hands back.
+# The first piece returns these as its cache, and the next question hands them back.
 CACHE = """
 cache_of_{}: SCALE BIAS: PIECES
     # Return {}.

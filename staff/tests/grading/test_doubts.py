@@ -1,4 +1,4 @@
-"""What staff should look at is listed, and honest code has none: means to hide what it calls, bodies of references."""
+"""Staff get a list of means to hide calls and of bodies of references; for honest code it is empty."""
 
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -212,9 +212,9 @@ class Changes:
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
-        if len(arguments) == 1 and isinstance(sum_ := arguments[0], ast.BinOp):
-            outer = ast.Call(func, [sum_.left], keywords)
-            yield node, ast.BinOp(outer, sum_.op, sum_.right), PARENTHESES
+        if len(arguments) == 1 and isinstance(inside := arguments[0], ast.BinOp):
+            outer = ast.Call(func, [inside.left], keywords)
+            yield node, ast.BinOp(outer, inside.op, inside.right), PARENTHESES
         inner = func.value if is_method and isinstance(func, ast.Attribute) else arguments[0] if arguments else None
         if inner and not isinstance(inner, ast.Starred):
             yield node, inner, NOTHING

@@ -80,7 +80,7 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     if not case.numbers:
         return []
     found, case.patch, doubtful = find_numbers(case.runner, case.numbers, case.failing)
-    if found and doubtful:
+    if doubtful:
         simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, doubtful)
         if simpler and not case.patch:  # the finding is about an unread argument
             simpler = replace(simpler, said=found[0].said)

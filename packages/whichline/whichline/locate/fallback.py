@@ -65,7 +65,7 @@ def find_fallback(
 def find_simpler(
     runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Expression]
 ) -> Finding | None:
-    """Find a repair, to report instead of values whose difference is not simple."""
+    """Find a repair, to report instead of doubtful values."""
     if repair := describe_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
         where = _describe_where(runner, [*failing, *passing])[1]
         return replace(repair, said=(where,) if where else ())

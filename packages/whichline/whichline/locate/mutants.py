@@ -39,7 +39,7 @@ class Mutant:
 
     @property
     def rank(self) -> int:
-        """How late it is tried: what is added where nothing stood may make up for a mistake elsewhere; so may less."""
+        """How late it is tried: added code may make up for a mistake elsewhere, and so may less code."""
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_late = is_sign or is_one_more or self.words == EVERYWHERE

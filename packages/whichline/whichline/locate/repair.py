@@ -61,7 +61,8 @@ class Repair:
 
     def show(self, root: Path) -> dict[str, Any]:
         """Return the fields of a finding about the changed expression or statement."""
-        return show_place(self.place.file, self.place.function, self.place.node, root)
+        place = self.place
+        return show_place(place.file, place.function, place.node, root)
 
 
 def find_repair(

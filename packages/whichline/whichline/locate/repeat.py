@@ -175,7 +175,8 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
     said = "This value is left over from an earlier call. Run first, the test passes."
     right, passing = "", list[Test]()
     if key := find_key(runner, one, experiment.failing):
-        (place, right), passing = (key[0].place, key[0].words), key[1]
+        repair, passing = key
+        place, right = repair.place, repair.words
         said = "Calls that need different values share this key: the test gets the value of an earlier call."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
     section = get_section(one)
