@@ -286,7 +286,11 @@ class Trace:
 
     def is_number(self, place: Expression) -> bool:
         """Tell whether an expression is a plain number and not a tensor."""
-        return all(isinstance(value, int | float) for value in self.values[place])
+        return place in self._numbers
+
+    @cached_property
+    def _numbers(self) -> set[Expression]:
+        return {place for place, values in self.values.items() if all(isinstance(x, int | float) for x in values)}
 
     def list_inside(self, place: Expression) -> Iterator[Expression]:
         """List the expressions that ran in the functions that an expression calls, the last one first."""
