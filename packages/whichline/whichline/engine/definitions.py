@@ -141,6 +141,24 @@ class Definitions:
             what = f"has a `return` only in {where}, and returns None if that does not run"
         return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
+    def describe_decorated(self) -> str:
+        """Say which function is None since its decorator has no `return`; "" if there is none."""
+        own = [(at, each) for at, _, each in self.list_own(ast.FunctionDef)]
+        modules = {getattr(each, "__file__", ""): vars(each) for each in [*sys.modules.values()] if each is not None}
+        for at, each in own:
+            names = modules.get(str(self._root / at.rpartition(":")[0]), {})
+            for maker in each.decorator_list if names.get(each.name, self) is None else ():
+                called = maker.func if isinstance(maker, ast.Call) else maker
+                for place, one in own:
+                    inner = one.body if isinstance(maker, ast.Call) else []
+                    silent = [its for its in (*inner, one) if isinstance(its, ast.FunctionDef) and not _gives(its)]
+                    if one.name == ast.unparse(called) and silent:
+                        within = "" if silent[0] is one else f" inside `{one.name}`,"
+                        where = f"{place.rpartition(':')[0]}:{silent[0].lineno}"
+                        what = f"`{each.name}` in {at} is None, since its decorator gives nothing back"
+                        return f"{what}: `{silent[0].name}`,{within} in {where}, has no `return`"
+        return ""
+
     # Missing names, and fractions where whole numbers are needed.
 
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
@@ -391,6 +409,11 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
     if isinstance(called, ast.Name) and called.id in made and isinstance(kind := resolve(made[called.id], names), type):
         return find_forgotten(getattr(kind, "forward", None) or kind.__call__, deep - 1)
     return find_forgotten(resolve(called, names), deep - 1)
+
+
+def _gives(function: ast.FunctionDef) -> bool:
+    """Tell whether a function returns a value somewhere."""
+    return any(isinstance(each, ast.Return) and each.value for each in list_own_nodes(function))
 
 
 def find_alike(name: str, names: Sequence[str]) -> str | None:

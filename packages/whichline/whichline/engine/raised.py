@@ -68,7 +68,7 @@ class Raised:
         for node, value in self._list_values():
             if value is None and node is not None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
-        return ""
+        return self._definitions.describe_decorated()
 
     def explain_type(self, match: re.Match[str]) -> str:
         """Say which value has the type in the message, and in which line it got it."""
@@ -206,7 +206,10 @@ class Raised:
         made = [at for at, _, each in self._definitions.list_own(ast.Call) if _name(each.func) == match[1]]
         where = f" in {made[0]}" if len(made) == 1 and type(module).__module__.startswith("torch.") else ""
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
-        return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}"
+        keys = self._definitions.list_own(ast.Constant)
+        given = {at: each.value for at, _, each in keys if str(each.value).partition(".")[0] == match[2]}
+        key = "".join(f", and {at} gives the key {value!r}" for at, value in given.items()) if len(given) == 1 else ""
+        return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 
     def explain_hidden(self, match: re.Match[str]) -> str:
         """Say which layers a module does not know, since they are in a plain list or dictionary."""
@@ -222,10 +225,13 @@ class Raised:
         """Say which line sets a plain list or dictionary of layers, where torch asks for a module."""
         name, is_dict = match[1].rpartition(".")[2], match[2] == "{"
         kind, holder = ("dict", "nn.ModuleDict") if is_dict else ("list", "nn.ModuleList")
-        made = [(at, each) for at, _, each in self._definitions.list_own(ast.Assign)]
-        made = [(at, each) for at, each in made if isinstance(each.value, DICTS if is_dict else LISTS)]
-        assigned = [(at, target) for at, each in made for target in each.targets]
-        lines = [at for at, target in assigned if isinstance(target, ast.Attribute) and target.attr == name]
+        made = [
+            (at, each.value)
+            for at, _, each in self._definitions.list_own(ast.Assign)
+            if any(isinstance(target, ast.Attribute) and target.attr == name for target in each.targets)
+        ]
+        plain = [(at, value) for at, value in made if isinstance(value, DICTS if is_dict else LISTS)]
+        lines = [at for at, _ in plain or made]
         where = f" since {lines[0]}" if len(lines) == 1 else ""
         return f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are no part of the module"
 
@@ -269,7 +275,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"NoneType|: None", Raised.explain_none),
     (r"'(int|float|torch\.Size|Tensor|Parameter)' object is not callable", Raised.explain_call),
     (rf"{TYPE} object (?:is not|has no)|operand type\(s\) for .*: {TYPE} and {TYPE}", Raised.explain_type),
-    (r"\bnot (tuple|list|builtin_function_or_method|method|torch\.return_types\.\w+)\b", Raised.explain_type),
+    (r"\bnot (tuple|list|builtin_function_or_method|method)\b|(torch\.return_types\.\w+)", Raised.explain_type),
     (r"^KeyError", Raised.explain_key),
     (r"^NameError: name '(\w+)'", Raised.explain_names),
     (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
@@ -278,7 +284,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"^RecursionError", Raised.explain_recursion),
     (r"loading state_dict for (\w+)", Raised.explain_hidden),
     (r"submodule `([\w.]+)`: ([\[{])", Raised.explain_submodule),
-    (r"^AttributeError: (\w+) has no attribute `", Raised.explain_member),
+    (r"^AttributeError: (\w+) has no attribute `(\w+)`", Raised.explain_member),
     (r"Module \[(\w+)\] is missing the required \"forward\"", Raised.explain_forward),
     (r"which are tied", Raised.explain_tied),
 )

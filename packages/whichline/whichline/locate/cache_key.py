@@ -1,11 +1,13 @@
 """A cache whose key leaves out what its values depend on: the key, and the name that belongs in it."""
 
 import ast
+import copy
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from whichline.engine.suite import Test
 from whichline.locate.mutants import Mutable, Mutant
+from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.repair import Function, Repair, find_outermost
 from whichline.locate.run import Runner
@@ -42,29 +44,49 @@ def _find_first(runner: Runner, test: Test) -> Test | None:
 
 
 def _list_mutants(runner: Runner, trace: Trace) -> Iterator[tuple[Function, Mutant]]:
-    """Yield the functions that use a name as a key, with one more name in what is assigned to that."""
+    """Yield the functions that look up something under a key, with one more name in the key."""
     for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
         mutable = Mutable(ast.parse("".join(linecache.getlines(file))), name)
-        keys = set(_list_keys(mutable.function))
-        for node in ast.walk(mutable.function):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in keys:
-                own = {ast.unparse(each) for each in ast.walk(node.value)}
-                for each in _list_names(runner.observed, file, name):
-                    new = ast.Tuple([node.value, ast.parse(each, mode="eval").body], ast.Load())
-                    mutant = Mutant(node.value, f"`{each}` in the key", (node, "value", None), new)
-                    yield from () if each in own else [(Function(runner, file, mutable), mutant)]
+        keys: dict[str, list[ast.expr]] = {}
+        for key in _list_keys(mutable.function):
+            keys.setdefault(ast.unparse(key), []).append(key)
+        for nodes in keys.values():
+            own = {ast.unparse(each) for each in ast.walk(nodes[0])}
+            for each in _list_names(runner.observed, file, name):
+                if each not in own:
+                    new = _Longer({span_of(node) for node in nodes}, each).visit(copy.deepcopy(mutable.function))
+                    mutant = Mutant(nodes[0], f"`{each}` in the key", mutable.slot, new)
+                    yield Function(runner, file, mutable), mutant
 
 
-def _list_keys(function: ast.FunctionDef) -> Iterator[str]:
-    """Yield the names that are used as keys: `x[key]`, `x.get(key)`, `key in x`."""
+def _list_keys(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Yield what is used as a key: in `x[key]`, `x.get(key)` and `key in x`, or what is assigned to that name."""
+    given: dict[str, list[ast.expr]] = {}
+    keys: list[ast.expr] = []
     for node in ast.walk(function):
         match node:
-            case ast.Subscript(slice=ast.Name(name)):
-                yield name
-            case ast.Call(ast.Attribute(attr="get" | "setdefault"), [ast.Name(name), *_]):
-                yield name
-            case ast.Compare(ast.Name(name), [ast.In() | ast.NotIn()]):
-                yield name
+            case ast.Assign([ast.Name(name)], value) | ast.NamedExpr(ast.Name(name), value):
+                given.setdefault(name, []).append(value)
+            case ast.Subscript(slice=key) if not isinstance(key, ast.Slice):
+                keys.append(key)
+            case ast.Call(ast.Attribute(attr="get" | "setdefault"), [key, *_]):
+                keys.append(key)
+            case ast.Compare(key, [ast.In() | ast.NotIn()]):
+                keys.append(key.target if isinstance(key, ast.NamedExpr) else key)
+    for key in keys:
+        yield from given.get(key.id, ()) if isinstance(key, ast.Name) else (key,)
+
+
+class _Longer(ast.NodeTransformer):
+    """Adds a name to some expressions."""
+
+    def __init__(self, spans: Collection[object], name: str) -> None:
+        self._spans, self._name = spans, name
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not isinstance(node, ast.expr) or span_of(node) not in self._spans:
+            return self.generic_visit(node)
+        return ast.Tuple([node, ast.parse(self._name, mode="eval").body], ast.Load())
 
 
 def _list_names(observed: Observed, file: str, function: str) -> list[str]:

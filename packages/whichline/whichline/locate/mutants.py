@@ -71,6 +71,8 @@ class Mutable:
             inner = ast.ClassDef(each, [], [], [inner], [])
         self.name, self.function = name, function
         self._module = ast.fix_missing_locations(ast.Module([inner], []))
+        above = next(each for each in ast.walk(self._module) if function in getattr(each, "body", ()))
+        self.slot: Slot = (above, "body", 0)  # of the whole function
         self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self._read = count_read(function)
         self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))

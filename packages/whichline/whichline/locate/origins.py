@@ -2,10 +2,14 @@
 
 import ast
 import re
+from functools import partial
+from itertools import pairwise
 
 import torch
+from executing import Source
 from torch import Tensor
 
+from whichline.engine.definitions import Definitions, get_names, resolve
 from whichline.engine.exception_report import ExceptionReport
 from whichline.engine.messages import OF_DTYPES, SIZES
 from whichline.engine.suite import Test
@@ -46,6 +50,23 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
         sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(sentences)][:MOST]
+
+
+def describe_partial(report: ExceptionReport, runner: Runner) -> list[str]:
+    """Say to which parameter a partial passes its own first argument, if the line that raised was called through it."""
+    definitions = Definitions(report.calls, runner.suite.root, None)
+    for outer, inner in pairwise(report.calls):
+        node, code = Source.executing(outer).node, inner.tb_frame.f_code
+        called = resolve(node.func, get_names(outer)) if isinstance(node, ast.Call) else None
+        if not isinstance(called, partial) or not called.args or getattr(called.func, "__code__", None) is not code:
+            continue
+        calls = [(at, each) for at, _, each in definitions.list_own(ast.Call) if each.args]
+        name = getattr(called.func, "__name__", "")
+        made = [at for at, each in calls if "partial" in ast.unparse(each.func) and ast.unparse(each.args[0]) == name]
+        where = f", made in {made[0]}" if len(made) == 1 else ""
+        text = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        return [f"`{text}` is a partial of `{name}`{where}: what it holds goes to `{code.co_varnames[0]}`."]
+    return []
 
 
 def _is_as_known(trace: Trace, place: Expression) -> bool:
@@ -108,7 +129,8 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
             return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
-        alike = [each for each in trace.list_operands(last) if wanted in (_read(x, kind) for x in trace.objects[each])]
+        operands = [*trace.list_operands(last), *(trace.list_shaped(last) if kind == "shape" else ())]
+        alike = [each for each in operands if wanted in (_read(x, kind) for x in trace.objects[each])]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
             alike, wanted, is_indexed = indices, _read(trace.objects[indices[0]][-1], kind), True
         before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
