@@ -110,8 +110,11 @@ class Suite:
         return file == self.cell or is_own_file(file, self.root)
 
     def bind(self, run: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call of an adapter, by name."""
-        return inspect.signature(run).bind(*given, **named).arguments
+        """The arguments of a call of an adapter, by name, also those that it takes in `**kwargs`."""
+        signature = inspect.signature(run)
+        arguments = signature.bind(*given, **named).arguments
+        rest = [each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD]
+        return arguments | arguments.pop(rest[0], {}) if rest else arguments
 
     def list_needed(self, problem: str) -> dict[str, str]:
         """The adapters of the problems that a problem builds on; each has its problem's id."""

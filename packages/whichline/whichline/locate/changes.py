@@ -36,6 +36,7 @@ OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place 
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
 MOST_AXES = 8  # of an operand of einsum
+MOST_FACTORS = 3  # names of fractions by which a value is multiplied or divided
 
 # The words for a change, after "With"; they do not say what would be right.
 OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
@@ -49,6 +50,7 @@ OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 mi
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 EVERYWHERE = "another name here, in each place"
+FACTOR = "one more factor here"
 LIKEWISE = "the same step here as beside it"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
@@ -67,6 +69,7 @@ class Changes:
     parameters: Mapping[str, Sequence[str]]  # of the functions and classes of the student's, by their names
     modules: Collection[str]  # the names that are imported
     is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
+    list_fractions: Callable[[int], Sequence[str]]  # gives the names of fractions, those nearest to a line first
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -99,6 +102,9 @@ class Changes:
             yield from ((node, name, NAME) for name in self._list_names(node))
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
             yield node, _call("list", node), LISTED
+        is_value = isinstance(above, ast.stmt) and field == "value" and isinstance(node, ast.BinOp | ast.Call)
+        if is_value and not self.is_counted(node):
+            yield from ((node, each, FACTOR) for each in self._list_products(node))
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
@@ -111,6 +117,15 @@ class Changes:
                 if (is_sum and other in names) or (count > 1 and other not in names):
                     words = NAMES if other in names else EVERYWHERE
                     yield node, _Exchange(one, other).visit(copy.deepcopy(node)), words
+
+    def _list_products(self, node: ast.expr) -> Iterator[ast.BinOp]:
+        """List a value times a fraction x, divided by x, and divided by 1 − x."""
+        for name in self.list_fractions(node.lineno)[:MOST_FACTORS]:
+            x = ast.parse(name, mode="eval").body
+            if name not in map(ast.unparse, ast.walk(node)):
+                yield ast.BinOp(node, ast.Mult(), x)
+                yield ast.BinOp(node, ast.Div(), x)
+            yield ast.BinOp(node, ast.Div(), ast.BinOp(ast.Constant(1), ast.Sub(), x))
 
     # Expressions.
 

@@ -4,10 +4,12 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from types import CodeType
 
 from whichline.locate.changes import (
     EVERYWHERE,
+    FACTOR,
     LINE,
     NAMED,
     NOTHING,
@@ -21,6 +23,7 @@ from whichline.locate.changes import (
 from whichline.locate.instrument import PROBE
 from whichline.locate.observed import list_codes
 
+EXCHANGED = "this line and the next one exchanged"
 NOT_RUN = ("returns", "annotation", "decorator_list", "type_params")
 
 
@@ -43,7 +46,7 @@ class Mutant:
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_late = is_sign or is_one_more or self.words == EVERYWHERE
-        return 2 if self.words in (NOTHING, LINE) else int(is_late)
+        return 2 if self.words in (NOTHING, LINE, FACTOR, EXCHANGED) else int(is_late)
 
 
 class Mutable:
@@ -80,7 +83,18 @@ class Mutable:
     def list_mutants(self, changes: Changes) -> list[Mutant]:
         """List all mutants."""
         found = [(slot, change) for slot in _list_slots(self.function) for change in changes.list_changes(slot)]
-        return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
+        kept = [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
+        return [*kept, *self._list_exchanges()]
+
+    def _list_exchanges(self) -> Iterator[Mutant]:
+        """Yield the function with a statement behind the next one."""
+        for number, node in enumerate(ast.walk(self.function)):
+            body = getattr(node, "body", [])
+            for first, second in pairwise(range(len(body) if isinstance(body, list) else 0)):
+                new = copy.deepcopy(self.function)
+                its = next(islice(ast.walk(new), number, None)).body  # type: ignore[attr-defined]
+                its[first], its[second] = its[second], its[first]
+                yield Mutant(body[first], EXCHANGED, self.slot, new)
 
     def list_named(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the names in it, each with the expression that computes what it stands for: itself, if it is read."""

@@ -125,12 +125,12 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
             continue
         needed = list_needed(runner.follow[call], trace.arguments)
         ran = dict.fromkeys((place.file, place.function) for place in trace.order)
-        for file, function, argument in find_unread(ran, runner.observed.definitions, sorted(needed)):
+        for file, function, name, node in find_unread(ran, runner.observed.definitions, sorted(needed)):
             problem = wrong[0].problem
-            said = f"Your code never uses `{argument.arg}`, but the right answer depends on it."
+            said = f"Your code never uses `{name}`, but the right answer depends on it."
             tests = tuple(each.name for each in wrong)
-            place = show_place(file, function, argument, runner.suite.root)
-            return [Finding(problem, f"{problem}-unread-{argument.arg}", (said,), tests=tests, **place)]
+            place = show_place(file, function, node, runner.suite.root)
+            return [Finding(problem, f"{problem}-unread-{name}", (said,), tests=tests, **place)]
     return []
 
 

@@ -8,7 +8,7 @@ import ast
 import gc
 import inspect
 import linecache
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,7 @@ def find_repair(
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
         function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_constructed(tree, name))
-        changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted)
+        changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted, names.list_fractions)
         mutants = mutable.list_mutants(changes)
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
@@ -239,8 +239,14 @@ class _Names:
         kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
         alike = [each for each, its in self._kinds.items() if its == kind] if kind else []
         alike += [each for each, its in self._made.items() if its == self._made.get(name)]
-        alike = [each for each in dict.fromkeys(alike) if each != name]
-        return sorted(alike, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
+        return self._sort({each: None for each in alike if each != name}, line)
+
+    def list_fractions(self, line: int) -> list[str]:
+        """List the names of fractions, those nearest to a line first."""
+        return self._sort([name for name, kind in self._kinds.items() if kind is float], line)
+
+    def _sort(self, names: Iterable[str], line: int) -> list[str]:
+        return sorted(names, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
 
 
 def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:

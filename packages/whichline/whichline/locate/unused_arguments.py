@@ -36,8 +36,10 @@ def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: A
 
 def find_unread(
     ran: Collection[tuple[str, str]], definitions: Definitions, needed: Iterable[str]
-) -> Iterator[tuple[str, str, ast.arg]]:
-    """Yield the needed arguments that a function receives and does not read: its file and name, and the argument.
+) -> Iterator[tuple[str, str, str, ast.AST]]:
+    """Yield the needed arguments that a function receives and does not read.
+
+    For each: the file and the name of the function, the name of the argument, and where it is received.
 
     Args:
         ran: file and qualified name of the functions that ran.
@@ -50,7 +52,19 @@ def find_unread(
         unread = [function for function, node in takes.items() if not _is_read(node, name)]
         others = [node for function, node in takes.items() if function not in unread]
         if unread and all(_is_only_passed_on(node, name) for node in others):
-            yield *unread[-1], _list_arguments(takes[unread[-1]])[name]
+            yield *unread[-1], name, _list_arguments(takes[unread[-1]])[name]
+        for function, node in nodes.items() if not takes else ():
+            yield from ((*function, name, target) for target in _list_lost(node, name))
+
+
+def _list_lost(function: ast.FunctionDef, name: str) -> Iterator[ast.Name]:
+    """Yield the names that get an argument out of `**kwargs` and are never read."""
+    read = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    for node in ast.walk(function) if function.args.kwarg else ():
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        keys = [each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)] if target else []  # type: ignore[union-attr]
+        if isinstance(target, ast.Name) and name in keys and target.id not in read:
+            yield target
 
 
 def _list_arguments(node: ast.FunctionDef) -> dict[str, ast.arg]:
