@@ -1,6 +1,7 @@
 """Outputs with another dtype than the inputs, or with too few digits: the expressions that cause it."""
 
 import ast
+import linecache
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,10 +11,13 @@ from torch import Tensor
 
 from whichline.engine.case import LAST_DIGITS, dtype_of
 from whichline.engine.compare import WrongAnswer, is_float, listed, name_dtype
-from whichline.engine.finding import Finding
+from whichline.engine.finding import MODULE, Finding
 from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
+from whichline.locate.changes import Slot, get_node
+from whichline.locate.mutants import Mutable
 from whichline.locate.probe import Expression
+from whichline.locate.repair import Function, find_outermost
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
@@ -168,9 +172,46 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     narrow = trace.objects[places[0]][0].dtype
     said = f"This is rounded to {name_dtype(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
     question = ONCE.format(name_dtype(narrow))
+    if test := _find_dtype_test(experiment, trace, narrow):
+        said = f"{name_dtype(narrow)} is none of the dtypes here, so it is not computed in float32."
+        right = f"With {name_dtype(narrow)} among them"
+        return describe_breach(
+            experiment, [test], "dtype-left-out", [said], question, right, experiment.failing, get_section(trace)
+        )
     if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
     return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
+
+
+def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -> Expression | None:
+    """Find the dtypes among which this one is missing; with it, all tests pass."""
+    for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
+        tree = ast.parse("".join(linecache.getlines(file)))
+        mutable = Mutable(tree, name)
+        for mutant in mutable.list_mutants(_MoreDtypes(dtype)):
+            if Function(experiment.runner, file, mutable).passes(mutant, experiment.failing):
+                given = {ast.unparse(each.targets[0]): each.value for each in tree.body if isinstance(each, ast.Assign)}
+                named = given.get(ast.unparse(mutant.node.comparators[0]))  # type: ignore[attr-defined]  (a comparison)
+                function = MODULE if named else name
+                return Expression(file, function, named or mutant.node, ast.unparse(named or mutant.node))  # type: ignore[arg-type]  (an expression)
+    return None
+
+
+class _MoreDtypes:
+    """Adds a dtype to those with which the dtype of a tensor is compared."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._new = ast.parse(f"__import__('torch').{name_dtype(dtype)}", mode="eval").body
+
+    def list_changes(self, slot: Slot) -> Iterator[tuple[ast.AST, ast.AST, str]]:
+        match node := get_node(slot):
+            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.In()], [known]):
+                known = ast.Starred(known, ast.Load())
+            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.Eq() | ast.Is()], [known]):
+                pass
+            case _:
+                return
+        yield node, ast.Compare(left, [ast.In()], [ast.Tuple([known, self._new], ast.Load())]), "another dtype here"
 
 
 def _widen_to(trace: Trace) -> torch.dtype:

@@ -115,7 +115,7 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
     found = [replace(each, also=(*each.also, also)) if each in firsts else each for each in found]
     id, repeats = f"{problem}-as-earlier", tuple(each.id for each in firsts)
     said, function = f"{firsts[0].file}:{firsts[0].line} explains {also}, too.", ""
-    if firsts[0].function == MODULE:
+    if firsts[0].function == MODULE and f"-{RAISES}" in firsts[0].id:
         said, function = f"{title} could not run: the same file cannot be imported.", MODULE
     return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]
 

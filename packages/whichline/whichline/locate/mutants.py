@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from types import CodeType
+from typing import Protocol
 
 from whichline.locate.changes import (
     EVERYWHERE,
@@ -15,7 +16,7 @@ from whichline.locate.changes import (
     NOTHING,
     ONE_MORE,
     SIGN,
-    Changes,
+    Change,
     Slot,
     count_read,
     get_node,
@@ -49,6 +50,12 @@ class Mutant:
         return 2 if self.words in (NOTHING, LINE, FACTOR, EXCHANGED) else int(is_late)
 
 
+class ListsChanges(Protocol):
+    """Lists what may take the place of a node."""
+
+    def list_changes(self, slot: Slot) -> Iterator[Change]: ...
+
+
 class Mutable:
     """A function of the student's, and its mutants.
 
@@ -80,13 +87,12 @@ class Mutable:
         self._read = count_read(function)
         self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))
 
-    def list_mutants(self, changes: Changes) -> list[Mutant]:
-        """List all mutants."""
+    def list_mutants(self, changes: ListsChanges) -> list[Mutant]:
+        """List the function with each of the changes."""
         found = [(slot, change) for slot in _list_slots(self.function) for change in changes.list_changes(slot)]
-        kept = [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
-        return [*kept, *self._list_exchanges()]
+        return [Mutant(node, words, slot, new) for slot, (node, new, words) in found if not self._ignores(slot, new)]
 
-    def _list_exchanges(self) -> Iterator[Mutant]:
+    def list_exchanges(self) -> Iterator[Mutant]:
         """Yield the function with a statement behind the next one."""
         for number, node in enumerate(ast.walk(self.function)):
             body = getattr(node, "body", [])

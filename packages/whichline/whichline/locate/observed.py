@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from whichline.locate.initial_values import InitialValues
 from whichline.locate.instrument import ANSWER, ENTER, LEAVE, PROBE, ProbedFile, instrument
 from whichline.locate.kept import list_changed, list_kept
 from whichline.locate.probe import Expression, Recorder
@@ -68,6 +69,7 @@ class Observed:
         self.imports = 0
         self.is_stale = False
         self.unexplained: set[object] = set()  # the crashes for which a search found no other place
+        self._initial = InitialValues()
         self._fastest = math.inf
         self._is_keeping = False
         self._error: Exception | None = None
@@ -121,7 +123,7 @@ class Observed:
         self.refresh()
         self.recorder = recorder
         try:
-            with self._in_place():
+            with self._in_place(), self._initial.reused():
                 yield
         finally:
             self.recorder = None

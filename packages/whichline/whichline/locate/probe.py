@@ -1,8 +1,10 @@
 """Recording the values of a student's expressions as they are computed, and replacing some of them."""
 
 import ast
+import math
 import re
 import sys
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -102,6 +104,7 @@ class Recorder:
     put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
     noting: bool = True  # whether values are recorded
     limit: int = 1_000_000  # events after which a run ends, since a replacement may cause an endless loop
+    until: float = math.inf  # the processor time at which a run ends, since a replacement may be a huge size
     watch: Callable[[Expression], None] | None = None  # called with every expression
     # called with the frame and the arguments when a function begins; returns whether `answer` replaces the call
     enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
@@ -140,7 +143,7 @@ class Recorder:
     def look(self, place: Expression, value: Any) -> Any:
         """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
-        if self.looks > self.limit:
+        if self.looks > self.limit or time.process_time() > self.until:
             raise TooLongError
         if place not in self.put and (self.is_over or not (self.noting or self.watch)):
             return value

@@ -22,7 +22,7 @@ from torch import Tensor
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.changes import Changes
-from whichline.locate.mutants import Mutable, Mutant, find_code
+from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -37,6 +37,7 @@ MOST_LOOKS = 200_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
+ASK_ORDER = "Which line should come first, and which values does each of them read?"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def find_repair(
         mutable = Mutable(tree, name)
         function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_constructed(tree, name))
         changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted, names.list_fractions)
-        mutants = mutable.list_mutants(changes)
+        mutants = [*mutable.list_mutants(changes), *mutable.list_exchanges()]
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
             if runner.is_late or runner.mutant_runs >= most:
@@ -123,7 +124,7 @@ def describe_repair(
         f"{problem}-repair",
         (),
         proof=f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}.",
-        question=ASK,
+        question=ASK_ORDER if repair.mutant.words == EXCHANGED else ASK,
         tests=tuple(test.name for test in explained),
         **repair.show(runner.suite.root),
     )

@@ -53,6 +53,7 @@ class Runner:
     mutant_runs: int = 0
     seed: int = 0
     _longest: dict[str, int] = field(default_factory=dict)  # events after which a run of a test ends, by test
+    _slowest: dict[str, float] = field(default_factory=dict)  # processor time after which a run ends, by test
     _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # of first calls, by test and adapter
@@ -115,7 +116,10 @@ class Runner:
         self._enter_first(test, patch)
         call = Call(inner=dict(self._inner[test.name]))
         puts = {place: partial(change, call) for place, change in patch.items()}
-        recorder = Recorder(puts, noting, self._longest.get(test.name, LONGEST), watch and partial(watch, call))
+        recorder = Recorder(puts, noting, self._longest.get(test.name, LONGEST), watch=watch and partial(watch, call))
+        began = time.process_time()
+        if math.isfinite(self.until):  # somebody waits
+            recorder.until = began + self._slowest.get(test.name, math.inf)
         if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         students = self.suite.calls.adapters
@@ -132,6 +136,7 @@ class Runner:
             self.looks += recorder.looks
         if noting and not puts:
             self._longest[test.name] = 1000 + 20 * recorder.looks
+            self._slowest[test.name] = 1 + 4 * (time.process_time() - began)
         passed = error is None and (recorder.has_put or not puts)
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None

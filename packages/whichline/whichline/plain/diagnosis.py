@@ -140,7 +140,14 @@ class Diagnosis:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = find_shape(runner, tests) or found
+        patch = {
+            place: replace(option, adapter=option.adapter or first.call)
+            for each in found
+            for place, option in each.patch.items()
+        }
+        passing = [test for test in failing if found and runner.passes(self.suite.make_item(test), patch)]
         doubtful = [place for each in found for place in list_doubtful(each) or [each.place] * reads_unknown(each)]
+        doubtful = doubtful if passing else [each.place for each in found]
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
             marked = [(name_file(each.place.file, self.suite.root), each.place.line) for each in found]
@@ -148,14 +155,8 @@ class Diagnosis:
                 return [repair]
             if not found:
                 return self._find_unproved(runner, first, tests, failing)
-        patch = {
-            place: replace(option, adapter=option.adapter or first.call)
-            for each in found
-            for place, option in each.patch.items()
-        }
         known = Proved(found, patch, first.call)
         self.proved.append(known)
-        passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
         return [self._report(each, known, passing, failing) for each in found]
 
     def _find_known_repair(self, test: str) -> list[Finding]:
