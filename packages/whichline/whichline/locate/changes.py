@@ -36,7 +36,7 @@ OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place 
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
 MOST_AXES = 8  # of an operand of einsum
-MOST_FACTORS = 3  # names of fractions by which a value is multiplied or divided
+MOST_FACTORS = 6  # names of fractions by which a value is multiplied or divided
 
 # The words for a change, after "With"; they do not say what would be right.
 OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison here", "another function here"
@@ -51,6 +51,8 @@ NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 EVERYWHERE = "another name here, in each place"
 FACTOR = "one more factor here"
+UNUSED = "a layer here that nothing else uses"
+ALIKE = "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
@@ -70,6 +72,8 @@ class Changes:
     modules: Collection[str]  # the names that are imported
     is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
     list_fractions: Callable[[int], Sequence[str]]  # gives the names of fractions, those nearest to a line first
+    unused: Collection[str]  # attributes that a constructor makes, and that no method reads
+    calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -92,6 +96,8 @@ class Changes:
         if is_bound or _name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in _list_next(node))
         yield from ((node, each, LIKEWISE) for each in _list_likewise(node, above, field))
+        if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
+            yield from ((node, _call(name, node), UNUSED) for name in self.unused)
         if isinstance(above, ast.Assign) and isinstance(node, NAMED):
             yield from ((node, each, COPY) for each in _list_copies(node))
         if called in OF_SIZES and isinstance(node, ast.expr):
@@ -133,6 +139,10 @@ class Changes:
         yield from ((node, name, NAME) for name in self._list_names(node))
 
     _of_attribute = _of_name
+
+    def _of_subscript(self, node: ast.Subscript, _: Slot) -> Iterator[Change]:
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            yield from ((node, name, NAME) for name in self._list_names(node))
 
     def _list_names(self, node: ast.expr) -> list[ast.expr]:
         """List the names that may take the place of a name or a number."""
@@ -215,6 +225,10 @@ class Changes:
             by_names = _order_by_names(arguments, self.parameters.get(name, ()))
             orders = [*by_names, *_list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
+        for other in self.calls.get(ast.unparse(func), ()):
+            for number, (own, its) in enumerate(zip(arguments, other.args, strict=False)):
+                if ast.unparse(own) != ast.unparse(its):
+                    yield node, ast.Call(func, [*arguments[:number], its, *arguments[number + 1 :]], keywords), ALIKE
         for values in _list_exchanges([each.value for each in keywords]):
             new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
             yield node, ast.Call(func, arguments, new), ARGUMENTS
@@ -280,7 +294,7 @@ def _with(node: ast.expr, **fields: object) -> ast.expr:
 
 
 def _call(name: str, argument: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), [argument], [])
+    return ast.Call(ast.parse(name, mode="eval").body, [argument], [])
 
 
 def _transpose(x: ast.expr) -> ast.expr:

@@ -8,6 +8,7 @@ import ast
 import gc
 import inspect
 import linecache
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -94,8 +95,17 @@ def find_repair(
     for file, name, lines in _list_functions(runner.observed, trace, near):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
-        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, _list_constructed(tree, name))
-        changes = Changes(names.list_alike, parameters, _list_imported(tree), names.is_counted, names.list_fractions)
+        made = _list_constructed(tree, name)
+        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, made)
+        changes = Changes(
+            names.list_alike,
+            parameters,
+            _list_imported(tree),
+            names.is_counted,
+            names.list_fractions,
+            made.keys() - _list_read(tree, name),
+            _group_calls(tree),
+        )
         mutants = [*mutable.list_mutants(changes), *mutable.list_exchanges()]
         mutants = [each for each in mutants if each.line in names.lines]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
@@ -230,6 +240,15 @@ class _Names:
                 self._kinds.setdefault(name, _describe_kind(values[span_of(value)]))
                 self._at.setdefault(name, []).append(node.lineno)
         self._made = made
+        self._add_keys(trace, mutable)
+
+    def _add_keys(self, trace: Trace, mutable: Mutable) -> None:
+        """Add the other keys of dictionaries in the arguments: for `w["a"]`, `w["b"]`."""
+        keys = {key[1]: _describe_kind(x) for name, x in trace.given.items() if (key := re.search(r"\['(.+)'\]$", name))}
+        for node in ast.walk(mutable.function):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in keys:
+                for key, kind in keys.items():
+                    self._kinds.setdefault(f"{ast.unparse(node.value)}[{key!r}]", kind)
 
     def is_counted(self, node: ast.AST) -> bool:
         """Tell whether an expression was a number, or a tensor of whole numbers."""
@@ -258,6 +277,22 @@ def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:
         for each in ast.walk(init)
         if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
     }
+
+
+def _list_read(tree: ast.Module, method: str) -> set[str]:
+    """List the attributes that the class of a method reads."""
+    kind = method.partition(".")[0]
+    inside = (node for each in tree.body if getattr(each, "name", "") == kind for node in ast.walk(each))
+    return {ast.unparse(each) for each in inside if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load)}
+
+
+def _group_calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
+    """List the calls in a file, by what they call."""
+    found: dict[str, list[ast.Call]] = {}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Call):
+            found.setdefault(ast.unparse(each.func), []).append(each)
+    return found
 
 
 def _is_counted(x: Any) -> bool:

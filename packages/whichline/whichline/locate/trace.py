@@ -231,7 +231,8 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
-            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
+            says_little = isinstance(place.node, ast.Name | ast.Subscript) or isinstance(self.values[place][0], bool)
+            if self.match(place) and not says_little and place not in self.put:
                 todo = self.list_operands(place)
                 while todo:
                     inner = todo.pop()
@@ -260,7 +261,7 @@ class Trace:
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
         value = self.values[place][time] if time < min(len(self.values[place]), MOST_TIMES) else None
-        return value is not None and bool(self.find(value))
+        return value is not None and not isinstance(value, bool) and bool(self.find(value))
 
     def _was_right(self, place: Expression, time: int) -> bool:
         """Tell whether a value was a step or made into one; by way of a name, where any value may be no step."""
@@ -360,7 +361,8 @@ class Trace:
         if place not in self._masks and isinstance(value, Tensor) and value.dtype == torch.bool:
             self._masks[place] = False  # while its operands are looked at, one of which may refer to it
             operands = self.list_operands(self.find_origin(place))
-            self._masks[place] = bool(operands) and not place.in_place and all(map(self.is_constant, operands))
+            is_made = all(self.is_constant(each) or self._is_counted(each) for each in operands)
+            self._masks[place] = bool(operands) and not place.in_place and is_made
         return self._masks.get(place, False)
 
     def _is_counted(self, place: Expression) -> bool:

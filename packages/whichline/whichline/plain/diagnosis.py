@@ -189,8 +189,9 @@ class Diagnosis:
             found = search.find() if has_reference else []
             if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
                 found = []
-            if not found or not is_plain(found) or found[0].trace.is_called_rightly(found[0].place):
-                inside = [place for each in found for place in _list_inside(each)]
+            doubtful = [place for each in found for place in list_doubtful(each)]
+            if not found or doubtful or found[0].trace.is_called_rightly(found[0].place):
+                inside = [*doubtful, *(place for each in found for place in _list_inside(each))]
                 near = [*map(find_line, [*inside, *search.divergences, *(order[:1] if is_anew else ())])]
                 words = RIGHT if is_compared else WHOLE
                 others = self._list_passing(beside, is_anew)
