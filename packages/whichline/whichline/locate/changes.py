@@ -266,6 +266,8 @@ class Changes:
             yield node, ast.Pass(), LINE
         if isinstance(target := node.targets[0], ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
+        for each in _list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
+            yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED

@@ -36,6 +36,7 @@ Line = tuple[str, str, int]  # file, function, number
 MOST = 400  # runs of tests with mutants, for one problem
 MOST_LOOKS = 200_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
+MOST_OTHERS = 2  # tensors of other sizes that may take the place of a tensor
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
 ASK_ORDER = "Which line should come first, and which values does each of them read?"
@@ -259,7 +260,11 @@ class _Names:
         kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
         alike = [each for each, its in self._kinds.items() if its == kind] if kind else []
         alike += [each for each, its in self._made.items() if its == self._made.get(name)]
-        return self._sort({each: None for each in alike if each != name}, line)
+        alike = self._sort({each: None for each in alike if each != name}, line)
+        if not isinstance(kind, tuple):
+            return alike
+        others = [each for each, its in self._kinds.items() if its != kind and _is_like(its, kind)]
+        return [*alike, *self._sort(others, line)[:MOST_OTHERS]]
 
     def list_fractions(self, line: int) -> list[str]:
         """List the names of fractions, those nearest to a line first."""
@@ -297,6 +302,11 @@ def _group_calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
 
 def _is_counted(x: Any) -> bool:
     return isinstance(x, int | float) or (isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.bool)
+
+
+def _is_like(kind: Any, other: Any) -> bool:
+    """Tell whether two tensors have the same number of axes and the same dtype."""
+    return isinstance(kind, tuple) and (len(kind[1]), kind[2]) == (len(other[1]), other[2])
 
 
 def _describe_kind(x: Any) -> Any:

@@ -46,6 +46,7 @@ WHOLE = "What the reference computes in this test does not show the place."
 RIGHT = "All calls of this test return what the reference returns, as far as they can be compared."
 PATIENCE = 5  # times as many mutants as usual: a model has many functions
 BESIDE_SECONDS = 5.0  # of processor time, for the tests beside one
+Key = tuple[str, str]  # the file and the qualified name of a function
 BEGIN = "The first value that the reference does not have is `{}`, {}:{}. It may still be right."
 
 
@@ -174,14 +175,15 @@ class Diagnosis:
         """
         if known_repair := self._find_known_repair(test):
             return known_repair
-        until, most, has_reference, is_compared = time.process_time() + MOST_SECONDS, 0, False, False
+        until, ran, has_reference, is_compared = time.process_time() + MOST_SECONDS, set[Key](), False, False
+        told: list[Finding] = []
         for is_anew in (False, True):
             runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
             order = runner.look(whole).order
-            is_compared = any((each.file, each.function) in self.suite.pairs for each in order)
-            if not (has_reference or is_compared) or len(order) == most:
+            keys = {(each.file, each.function) for each in order}
+            is_compared = not keys.isdisjoint(self.suite.pairs)
+            if not (has_reference or is_compared) or keys == ran:
                 continue
-            most = len(order)
             for known in self.proved_whole:
                 if runner.passes(whole, known.patch):
                     return [self._report(each, known, [test], [test]) for each in known.found]
@@ -190,18 +192,23 @@ class Diagnosis:
             if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
                 found = []
             doubtful = [place for each in found for place in list_doubtful(each)]
-            if not found or doubtful or found[0].trace.is_called_rightly(found[0].place):
+            is_call = bool(found) and found[0].trace.is_called_rightly(found[0].place)
+            if not found or doubtful or is_call:
                 inside = [*doubtful, *(place for each in found for place in _list_inside(each))]
-                near = [*map(find_line, [*inside, *search.divergences, *(order[:1] if is_anew else ())])]
+                made = [each for each in reversed(order) if is_anew and (each.file, each.function) not in ran]
+                near = [*map(find_line, [*made, *inside, *search.divergences])]
                 words = RIGHT if is_compared else WHOLE
                 others = self._list_passing(beside, is_anew)
                 if repair := self._find_repair(runner, words, [whole], [test], near, others, is_anew):
                     return [repair]
             if found:
                 known = Proved(found, join_patches(found), "")
-                self.proved_whole.append(known)
-                return [self._report(each, known, [test], [test]) for each in found]
-        return report(test, WHOLE) if has_reference and not is_compared else []
+                told = told or [self._report(each, known, [test], [test]) for each in found]
+                if not is_call:  # the weights may be wrong, which a fixture makes
+                    self.proved_whole.append(known)
+                    return told
+            ran = keys
+        return told or (report(test, WHOLE) if has_reference and not is_compared else [])
 
     def _list_passing(self, tests: Sequence[str], is_anew: bool) -> list[Test]:
         """List tests that pass, as many as run in a short time."""
