@@ -222,7 +222,7 @@ class Functions:
         self.paired: dict[str, Paired] = {}
         self.route: Route | None = None
         self._is_inside = False
-        self.code = Followed(code, self._pair, is_adapter)
+        self.code = Followed(code, self._pair)
         self.reference = Followed([reference])
 
     @contextmanager

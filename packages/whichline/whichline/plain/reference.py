@@ -7,6 +7,7 @@ import ast
 import inspect
 import linecache
 import math
+import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from functools import cache, cached_property
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -58,6 +60,7 @@ class PlainCheckpoints(Checkpoints):
     error: Exception | None = None  # that the reference raised
     outputs: dict[str, Tensor] = field(default_factory=dict)  # the tensors and numbers of the result, by name
     functions: set[str] = field(default_factory=set)  # that ran
+    drawn: set[str] = field(default_factory=set)  # the modules from whose random numbers it drew
     unchanged: set[str] = field(default_factory=set)  # the parts of its arguments that it never changes, by name
     paired: Paired | None = None  # the function that should do the same
 
@@ -101,7 +104,9 @@ class PlainReference:
                 recorder.noting = noting
                 before = copy_tensors(given := list_arguments(bound.arguments))
                 steps.arguments.leaves = [given.get(name, x) for name, x in own.items() if list_leaves({name: x})]
+                states = list_drawn()
                 steps.came = self.paired.call_right(bound)
+                steps.drawn = {name for name, state in list_drawn().items() if state != states[name]}
                 recorder.end()
         except Exception as error:
             steps.error = error
@@ -125,6 +130,13 @@ class PlainReference:
         """Replace an argument that is a function by its reference."""
         paired = self.others.get(inspect.unwrap(value).__code__) if isinstance(value, FunctionType) else None
         return paired.right if paired else value
+
+
+def list_drawn() -> dict[str, Hashable]:
+    """Return the states of the random numbers, by the module that draws them."""
+    of_numpy = numpy.random.get_state(legacy=False)["state"]
+    state = of_numpy["key"].tobytes(), of_numpy["pos"]
+    return {"torch": torch.get_rng_state().numpy().tobytes(), "numpy.random": state, "random": random.getstate()}
 
 
 def _own(x: Any) -> Any:

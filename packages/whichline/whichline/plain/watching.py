@@ -13,7 +13,7 @@ from whichline.locate.values import is_equal
 from whichline.plain.functions import Paired
 from whichline.plain.objects import UnlikeError
 from whichline.plain.parts import ANSWER, FORM, Parts, copy_parts, is_right, list_arguments, list_outputs, list_texts
-from whichline.plain.reference import PlainCheckpoints, PlainSuite
+from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_drawn
 
 MOST_CASES = 4  # calls of one function that are searched together
 
@@ -41,11 +41,13 @@ class Watching:
         except TypeError as error:
             self.unfit[paired.name] = str(error)
             return paired.function(*args, **kwargs)
+        states = list_drawn()
         try:
             came = paired.function(*args, **kwargs)
         except Exception:
             self._note(paired, parts, steps, is_wrong=steps.error is None)
             raise
+        drawn = {name for name, state in list_drawn().items() if state != states[name]}
         if steps.error:
             raised = (
                 "" if isinstance(steps.error, UnlikeError) else f"the reference raises {type(steps.error).__name__}: "
@@ -55,7 +57,10 @@ class Watching:
         ours, theirs = list_texts(came), list_texts(steps.came)
         if ours != theirs:
             self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
-        if not steps.outputs and not theirs and came is not steps.came:
+        if drawn and steps.drawn and drawn != steps.drawn:
+            names = (" and ".join(sorted(each)) for each in (drawn, steps.drawn))
+            self.unfit[paired.name] = "it draws its random numbers from {}, and the reference from {}".format(*names)
+        elif not steps.outputs and not theirs and came is not steps.came:
             self.unfit[paired.name] = f"it returns {type(steps.came).__name__}, which holds no number"
         else:
             self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
