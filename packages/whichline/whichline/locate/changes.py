@@ -108,8 +108,8 @@ class Changes:
             yield from ((node, name, NAME) for name in self._list_names(node))
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
             yield node, _call("list", node), LISTED
-        is_value = isinstance(above, ast.stmt) and field == "value" and isinstance(node, ast.BinOp | ast.Call)
-        if is_value and not self.is_counted(node):
+        is_value = isinstance(above, ast.stmt) and field == "value"
+        if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
             yield from ((node, each, FACTOR) for each in self._list_products(node))
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):

@@ -36,7 +36,7 @@ def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: A
 
 def find_unread(
     ran: Collection[tuple[str, str]], definitions: Definitions, needed: Iterable[str]
-) -> Iterator[tuple[str, str, str, ast.AST]]:
+) -> Iterator[tuple[str, str, str, ast.arg | ast.expr]]:
     """Yield the needed arguments that a function receives and does not read.
 
     For each: the file and the name of the function, the name of the argument, and where it is received.

@@ -20,7 +20,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
-from whichline.locate.found import Found, describe_correction, is_plain, join_patches, list_doubtful
+from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression, Recorder
 from whichline.locate.repair import MOST_PASSING, Line, Repair, find_line, find_repair, list_lines
