@@ -62,6 +62,64 @@ def layer(old: str, new: str, use: str = USE) -> Edits:
 
 
 CAUSES: dict[str, tuple[str, Edits, str]] = {
+    "a pair that goes to another function": (
+        SOFTMAX,
+        [(LARGEST, "largest = torch.max(x, dim, keepdim=True)\n    largest = torch.clamp(largest, min=-1e30)")],
+        "`largest` is a pair since adapters.py:11, `torch.max(x, dim, keepdim=True)`: take one of `.values` and "
+        "`.indices`.",
+    ),
+    "a decorator without a return": (
+        SOFTMAX,
+        [
+            (
+                "def run_softmax",
+                "def keep(function):\n    def call(x):\n        return function(x)\n\n\n"
+                "@keep\ndef power(x):\n    return torch.exp(x)\n\n\ndef run_softmax",
+            ),
+            ("torch.exp(x - largest)", "power(x - largest)"),
+        ],
+        "`power` in adapters.py:15 is None, since its decorator gives nothing back: `keep`, in adapters.py:9, has no "
+        "`return`.",
+    ),
+    "a decorator with arguments, and no return inside": (
+        SOFTMAX,
+        [
+            (
+                "def run_softmax",
+                "def named(name):\n    def keep(function):\n        function.name = name\n\n    return keep\n\n\n"
+                "@named('power')\ndef power(x):\n    return torch.exp(x)\n\n\ndef run_softmax",
+            ),
+            ("torch.exp(x - largest)", "power(x - largest)"),
+        ],
+        "`power` in adapters.py:17 is None, since its decorator gives nothing back: `keep`, inside `named`, in "
+        "adapters.py:10, has no `return`.",
+    ),
+    "a partial whose argument takes the place of another": (
+        LINEAR,
+        [
+            ("import math\n", "import functools\nimport math\n"),
+            (MAKES, f"def multiply(weight, x):\n    return torch.einsum('...i,oi->...o', x, weight)\n\n\n{MAKES}"),
+            (
+                "    return in_features @ weights.T\n",
+                "    use = functools.partial(multiply, in_features)\n    return use(weights)\n",
+            ),
+        ],
+        "`use` is a partial of `multiply`, made in adapters.py:38: what it holds goes to `weight`.",
+    ),
+    "a shape that another line reads": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    rows = torch.ones(99, 3)\n    gain = torch.zeros(rows.shape)\n    x = x + gain\n")],
+        "`gain` is (99, 3) since line 57, `torch.ones(99, 3)`.",
+    ),
+    "a function that defines another one and does not return it": (
+        SOFTMAX,
+        [
+            ("def run_softmax", "def make():\n    def power(x):\n        return torch.exp(x)\n\n\ndef run_softmax"),
+            ("    e = torch.exp(x - largest)", "    e = apply(x - largest, **dict(power=make()))"),
+            ("def run_softmax", "def apply(x, power):\n    return power(x)\n\n\ndef run_softmax"),
+        ],
+        "`make` in adapters.py:9 defines `power`, and has no `return`.",
+    ),
     "what gives None, kept in an attribute": (
         LINEAR,
         layer(GIVES, "        self.b = self.register_buffer('b', x)\n        return x @ self.weight.T + self.b[0]"),
@@ -172,7 +230,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
             "    outer = torch.nn.ModuleDict({'one': Layer(d_in, d_out)})\n"
             "    return torch.func.functional_call(outer, {'two.weight': weights}, in_features)\n",
         ),
-        "`ModuleDict` in adapters.py:42 has `one`.",
+        "`ModuleDict` in adapters.py:42 has `one`, and adapters.py:43 gives the key 'two.weight'.",
     ),
     "layers in a plain list, to which weights are lent": (
         LINEAR,
@@ -360,7 +418,7 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
     "a weight for a layer that is not there": (
         LINEAR,
         layer("{'weight': weights}", "{'out_proj.weight': weights}"),
-        "`Layer` has `weight`.",
+        "`Layer` has `weight`, and adapters.py:43 gives the key 'out_proj.weight'.",
     ),
     "a method of NumPy": (
         ROPE,

@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -13,22 +14,34 @@ from staff.tests.locate.test_calls import list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
 from whichline.locate.instrument import PROBE
-from whichline.locate.mutants import Mutable
+from whichline.locate.mutants import EXCHANGED, Mutable
 
 ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
 PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
-def list_answers(source: str, *arguments: Any, alike: tuple[str, ...] = ("a", "c[0]", "1")) -> dict[Any, str]:
+def make_changes(alike: Collection[str] = (), is_counted: bool = True) -> Changes:
+    calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
+    return Changes(
+        lambda name, _: [each for each in alike if name in alike and each != name],
+        PARAMETERS,
+        ["math"],
+        lambda _: is_counted,
+        lambda _: ["b"],
+        ["str"],
+        calls,
+    )
+
+
+def list_answers(
+    source: str, *arguments: Any, alike: Collection[str] = ("a", "c[0]", "1"), is_counted: bool = True
+) -> dict[Any, str]:
     """What all mutants of `f` answer, and what the change is."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    kinds = Changes(
-        lambda name, _: [each for each in alike if name in alike and each != name], PARAMETERS, ["math"], lambda _: True
-    )
-    for mutant in mutable.list_mutants(kinds):
+    for mutant in [*mutable.list_mutants(make_changes(alike, is_counted)), *mutable.list_exchanges()]:
         names: dict[str, Any] = {"math": math, "bernoulli": lambda share: share, "gelu": gelu}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
         if code := mutable.compile(mutant, "f.py"):
@@ -84,6 +97,10 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return tuple([str(a), b])", (7, 2), ("7", "2"), changes.LIKEWISE),
         ("c = [0]\n    c[0] = a\n    c[0] = b\n    return c[0]", (7, 2), 9, changes.OPERATOR),
         ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, changes.LISTED),
+        ("x = a\n    a = a + b * 5\n    return x + b", (7, 2), 19, EXCHANGED),
+        ("x, y = a, b * 5\n    return x + 3 * y", (7, 2), 31, changes.ORDER),
+        ("return solve(a, b, 0)", (7, 2), 727, changes.ALIKE),
+        ("return a * 20", (7, 2), "140", changes.UNUSED),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
@@ -91,6 +108,16 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 ) -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
     assert answers.get(right) == words
+
+
+def test_a_missing_factor_is_put_there() -> None:
+    answers = list_answers("def f(a, b):\n    c = a + 1\n    return str(c) + str(b)\n", 7, 4, is_counted=False)
+    assert {answers.get(str(x) + "4") for x in (8 * 4, 8 / 4, 8 / (1 - 4))} == {changes.FACTOR}
+
+
+def test_another_key_of_a_dictionary() -> None:
+    source = "def f(w):\n    return w['a'] + 1\n"
+    assert list_answers(source, {"a": 1, "b": 5}, alike=("w['a']", "w['b']"))[6] == changes.NAME
 
 
 def test_names_are_replaced_by_others_of_the_same_kind() -> None:
@@ -117,7 +144,7 @@ def test_axes_of_a_pattern_are_exchanged(pattern: str, other: str) -> None:
 @pytest.mark.parametrize("body", ["return x if n is None else x + n", "return x + n", "x = x[:n]\n    return x"])
 def test_no_mutant_ignores_a_parameter(body: str) -> None:
     mutable = Mutable(ast.parse(f"def f(x, n):\n    {body}\n"), "f")
-    for mutant in mutable.list_mutants(Changes(lambda _, __: (), {}, (), lambda _: True)):
+    for mutant in mutable.list_mutants(make_changes()):
         code = mutable.compile(mutant, "f.py")
         assert code is None or "n" in code.co_varnames
 
@@ -125,7 +152,7 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
 def test_a_mutant_that_loops_for_ever_is_ended() -> None:
     tree = ast.parse("def f(n):\n    while n > 0:\n        n -= 1\n    return n\n")
     mutable, ended = Mutable(tree, "f"), Counter[bool]()
-    for mutant in mutable.list_mutants(Changes(lambda _, __: (), {}, (), lambda _: True)):
+    for mutant in mutable.list_mutants(make_changes()):
         looks = itertools.count()
         names: dict[str, Any] = {PROBE: lambda _, value, looks=looks: value if next(looks) < 100 else 1 / 0}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)

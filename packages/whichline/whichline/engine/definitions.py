@@ -141,10 +141,14 @@ class Definitions:
             what = f"has a `return` only in {where}, and returns None if that does not run"
         return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
-    def describe_decorated(self) -> str:
-        """Say which function is None since its decorator has no `return`; "" if there is none."""
+    def describe_silent(self, called: str) -> str:
+        """Say which function makes one that is None, as a decorator or by its name, and has no `return`; else ""."""
         own = [(at, each) for at, _, each in self.list_own(ast.FunctionDef)]
+        for at, each in own:
+            if not _gives(each) and any(getattr(inner, "name", "") == called for inner in each.body):
+                return f"`{each.name}` in {at} defines `{called}`, and has no `return`"
         modules = {getattr(each, "__file__", ""): vars(each) for each in [*sys.modules.values()] if each is not None}
+        modules |= {each.tb_frame.f_code.co_filename: each.tb_frame.f_globals for each in self._calls}
         for at, each in own:
             names = modules.get(str(self._root / at.rpartition(":")[0]), {})
             for maker in each.decorator_list if names.get(each.name, self) is None else ():
@@ -177,6 +181,12 @@ class Definitions:
     def find_text(self, text: str) -> str:
         """The one position of a text in the student's files; "" if it stands in none or in several."""
         places = {at for at, _, each in self.list_own(ast.Constant) if each.value == text}
+        return places.pop() if len(places) == 1 else ""
+
+    def find_stored(self, name: str) -> str:
+        """The one position at which an attribute of some object is set; "" if there is none, or several."""
+        own = self.list_own(ast.Attribute)
+        places = {at for at, _, each in own if each.attr == name and isinstance(each.ctx, ast.Store)}
         return places.pop() if len(places) == 1 else ""
 
     def find_import(self, name: str) -> str:

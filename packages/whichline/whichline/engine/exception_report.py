@@ -188,10 +188,10 @@ class ExceptionReport:
         elif isinstance(error, ImportError) and error.name in sys.modules:
             name = self.text.partition("cannot import name '")[2].partition("'")[0]
             names, where = dir(sys.modules[error.name]), f"`{error.name}` has"
-        if isinstance(error, NameError) and name and (place := self._definitions.find_own(name)):
-            return [f"{place} defines `{name}`: is an import missing?"]
         if isinstance(error, NameError) and name and (line := self._definitions.find_import(name)):
             return [line]
+        if isinstance(error, NameError) and name and (place := self._definitions.find_own(name)):
+            return [f"{place} defines `{name}`: is an import missing?"]
         like = find_alike(name, names) if name else None
         return [f"{where} no `{name}`; did you mean `{like}`?"] if like else []
 
@@ -213,7 +213,8 @@ class ExceptionReport:
         own = [*(each for kind in kinds for each in vars(owner).get(kind, ())), *own]
         if like := find_alike(name, own) or find_alike(name, dir(owner)):
             made = self._definitions.find_set(owner, like) if like in own else None
-            where = f", which {self._definitions.place(made.code, made.line)} sets" if made else ""
+            place = self._definitions.place(made.code, made.line) if made else self._definitions.find_stored(like)
+            where = f", which {place} sets" if place else ""
             return [f"{what}; did you mean `{like}`{where}?"]
         has = f"; it has {', '.join(own)}" if own else ""
         return [f"{what}{has}", *["check its spelling, and whether __init__ sets it"] * bool(kinds)]

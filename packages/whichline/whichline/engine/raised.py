@@ -68,7 +68,8 @@ class Raised:
         for node, value in self._list_values():
             if value is None and node is not None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
-        return self._definitions.describe_decorated()
+        called = self._node.func if isinstance(self._node, ast.Call) else self._node
+        return self._definitions.describe_silent(ast.unparse(called))
 
     def explain_type(self, match: re.Match[str]) -> str:
         """Say which value has the type in the message, and in which line it got it."""

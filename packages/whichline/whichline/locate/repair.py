@@ -34,7 +34,7 @@ from whichline.locate.trace import Trace
 Line = tuple[str, str, int]  # file, function, number
 
 MOST = 400  # runs of tests with mutants, for one problem
-MOST_LOOKS = 200_000  # of expressions in these runs
+MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_OTHERS = 2  # tensors of other sizes that may take the place of a tensor
 MOST_PASSING = 12  # tests that must still pass

@@ -231,8 +231,7 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
-            says_little = isinstance(place.node, ast.Name | ast.Subscript) or isinstance(self.values[place][0], bool)
-            if self.match(place) and not says_little and place not in self.put:
+            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
                 todo = self.list_operands(place)
                 while todo:
                     inner = todo.pop()
@@ -261,7 +260,7 @@ class Trace:
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
         value = self.values[place][time] if time < min(len(self.values[place]), MOST_TIMES) else None
-        return value is not None and not isinstance(value, bool) and bool(self.find(value))
+        return value is not None and bool(self.find(value))
 
     def _was_right(self, place: Expression, time: int) -> bool:
         """Tell whether a value was a step or made into one; by way of a name, where any value may be no step."""

@@ -64,7 +64,9 @@ def reads_unknown(found: Found) -> bool:
     read = [each for each in names if id(each.node) in inside]
     made = (each for each in (*operands, *read) if trace.is_number(each) or not trace.is_constant(each))
     is_read = not operands and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
-    return is_read or not all(trace.is_right(each) or isinstance(each.node, ast.Constant) for each in made)
+    # Of what is compared, `x is None` may be all that is right.
+    is_known = trace.match if isinstance(place.node, ast.Compare) else trace.is_right
+    return is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
 
 
 def is_little(trace: Trace, place: Expression) -> bool:
