@@ -1,23 +1,20 @@
 """The functions that an error came from: their parameters, their arguments, and where a `return` is missing."""
 
 import ast
-import builtins
-import inspect
 import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from executing import Source
-from torch import nn
 
 from whichline.engine.assignment import is_own_file, list_own_code
 from whichline.engine.compare import listed
+from whichline.engine.names import Names, bind, compute, find_function, get_names, resolve
 from whichline.engine.syntax import (
     describe_parameters,
     find_definition,
@@ -29,9 +26,6 @@ from whichline.engine.syntax import (
 )
 
 DEEPEST = 5  # how many functions are followed that return one another's output
-# These can be computed again, since they change nothing: `x.shape[-1]`, `d_model // num_heads`.
-PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp)
-Names = Mapping[str, Any]
 Node = TypeVar("Node", bound=ast.AST)
 Definition: Any = ast.ClassDef | ast.FunctionDef
 
@@ -152,11 +146,11 @@ class Definitions:
         for at, each in own:
             names = modules.get(str(self._root / at.rpartition(":")[0]), {})
             for maker in each.decorator_list if names.get(each.name, self) is None else ():
-                called = maker.func if isinstance(maker, ast.Call) else maker
+                made_by = maker.func if isinstance(maker, ast.Call) else maker
                 for place, one in own:
                     inner = one.body if isinstance(maker, ast.Call) else []
                     silent = [its for its in (*inner, one) if isinstance(its, ast.FunctionDef) and not _gives(its)]
-                    if one.name == ast.unparse(called) and silent:
+                    if one.name == ast.unparse(made_by) and silent:
                         within = "" if silent[0] is one else f" inside `{one.name}`,"
                         where = f"{place.rpartition(':')[0]}:{silent[0].lineno}"
                         what = f"`{each.name}` in {at} is None, since its decorator gives nothing back"
@@ -295,52 +289,6 @@ class Definitions:
         return f"{Path(code.co_filename).relative_to(self._root).as_posix()}:{line or code.co_firstlineno}"
 
 
-def get_names(trace: TracebackType) -> Names:
-    """The names that a line can read."""
-    return ChainMap(trace.tb_frame.f_locals, trace.tb_frame.f_globals, builtins.__dict__)
-
-
-def list_names(trace: TracebackType) -> list[str]:
-    """The names that a line can read, without Python's built-in ones."""
-    return [*trace.tb_frame.f_locals, *trace.tb_frame.f_globals]
-
-
-def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
-    """The value of a name, or of an attribute of one; `unknown` if it cannot be found."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id, unknown)
-    if isinstance(node, ast.Attribute):
-        return getattr(resolve(node.value, names), node.attr, unknown)
-    return unknown
-
-
-def compute(node: ast.AST, names: Names) -> Any:
-    """The value of an expression that changes nothing; None for other expressions."""
-    if not all(isinstance(each, (*PLAIN, ast.expr_context, ast.operator, ast.unaryop)) for each in ast.walk(node)):
-        return None
-    try:
-        return eval(compile(ast.Expression(node), "", "eval"), {}, names)  # type: ignore[arg-type]  # noqa: S307 (the student's)
-    except Exception:  # the values may have changed since
-        return None
-
-
-def find_function(value: Any) -> FunctionType | None:
-    """The function that runs when something is called: the `__init__` of a class, the `forward` of a module."""
-    if isinstance(value, type):
-        value = value.__init__
-    elif isinstance(value, nn.Module):
-        value = type(value).forward
-    function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
-    return function if isinstance(function, FunctionType) else None
-
-
-def bind(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
-    """Map the parameters of a function to the expressions that a call passes for them."""
-    parameters = [each for each in code.co_varnames[: code.co_argcount] if each not in ("self", "cls")]
-    named = {each.arg: each.value for each in call.keywords if each.arg}
-    return {**dict(zip(parameters, call.args, strict=False)), **named}
-
-
 def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
     """The first of two parameters that get each other's values.
 
@@ -424,10 +372,3 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
 def _gives(function: ast.FunctionDef) -> bool:
     """Tell whether a function returns a value somewhere."""
     return any(isinstance(each, ast.Return) and each.value for each in list_own_nodes(function))
-
-
-def find_alike(name: str, names: Sequence[str]) -> str | None:
-    """The name that is most like a given one, as for Python's "Did you mean"."""
-    near = get_close_matches(name, names) or [each for each in names if each.lower() == name.lower()]
-    begins = [each for each in near if name.startswith(each) or each.startswith(name)]
-    return next(iter([*begins, *near]), None)

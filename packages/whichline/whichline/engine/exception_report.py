@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from whichline.engine.assignment import is_own_file
 from whichline.engine.compare import listed
-from whichline.engine.definitions import Definitions, find_alike, list_names
+from whichline.engine.definitions import Definitions
 from whichline.engine.errors import StudentRaised
 from whichline.engine.messages import (
     IMPORTS,
@@ -33,6 +33,7 @@ from whichline.engine.messages import (
     explain_pattern,
     shorten,
 )
+from whichline.engine.names import find_alike, list_names
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import find_definition, list_assigned

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from whichline.engine.compare import add_article, listed
-from whichline.engine.definitions import Definitions, compute, find_alike, get_names, resolve
+from whichline.engine.definitions import Definitions
+from whichline.engine.names import compute, find_alike, get_names, resolve
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence

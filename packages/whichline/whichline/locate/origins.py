@@ -9,9 +9,10 @@ import torch
 from executing import Source
 from torch import Tensor
 
-from whichline.engine.definitions import Definitions, get_names, resolve
+from whichline.engine.definitions import Definitions
 from whichline.engine.exception_report import ExceptionReport
 from whichline.engine.messages import OF_DTYPES, SIZES
+from whichline.engine.names import get_names, resolve
 from whichline.engine.suite import Test
 from whichline.locate.named import span_of
 from whichline.locate.probe import Expression
@@ -129,7 +130,7 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             came_in = any(x is trace.objects[last][0] for x in trace.given.values())
             return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
-        operands = [*trace.list_operands(last), *(trace.list_shaped(last) if kind == "shape" else ())]
+        operands = [*trace.list_operands(last), *(_list_shaped(trace, last) if kind == "shape" else ())]
         alike = [each for each in operands if wanted in (_read(x, kind) for x in trace.objects[each])]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
             alike, wanted, is_indexed = indices, _read(trace.objects[indices[0]][-1], kind), True
@@ -138,6 +139,13 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
             break
         todo = todo - {last} | before
     return None if made is place else made
+
+
+def _list_shaped(trace: Trace, place: Expression) -> list[Expression]:
+    """List the tensors whose shape an expression reads: `x` in `torch.zeros(x.shape)`."""
+    inside = ast.walk(place.node)
+    read = {id(each.value) for each in inside if isinstance(each, ast.Attribute) and each.attr == "shape"}
+    return [each for each in trace.places if id(each.node) in read]
 
 
 def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:

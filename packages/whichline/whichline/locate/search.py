@@ -170,12 +170,9 @@ class Search:
         )
 
     def _is_call(self, place: Expression) -> bool:
-        """Tell whether an expression calls a function that is wrong inside, and in which nothing is replaced yet.
-
-        A call that only passes on what a wrapper was given stands in no formula.
-        """
+        """Tell whether an expression calls a function that is wrong inside, and in which nothing is replaced yet."""
         if place.unpacks_arguments:
-            return False
+            return False  # a wrapper, which stands in no formula
         put = self.experiment.patch.keys()
         runs = (trace for trace in self.traces if place in trace.values)
         return any(trace.is_called_rightly(place) and not put & trace.inside[place] for trace in runs)

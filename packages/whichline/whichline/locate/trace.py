@@ -148,11 +148,6 @@ class Trace:
         look(place.node)
         return found
 
-    def list_shaped(self, place: Expression) -> list[Expression]:
-        """List the tensors whose shape an expression reads: `x` in `torch.zeros(x.shape)`."""
-        read = (each.value for each in ast.walk(place.node) if isinstance(each, ast.Attribute) and each.attr == "shape")
-        return [inner for each in read if (inner := self._place_of.get(id(each)))]
-
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """Find the expression that computed what a name refers to or a call returns; that of an input is itself."""
         if given := self.find_argument(place, time):

@@ -29,7 +29,7 @@ from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.values import is_one
-from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few, reads_unknown
+from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few, list_inside, reads_unknown
 from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
@@ -151,7 +151,7 @@ class Diagnosis:
         doubtful = doubtful if passing else [each.place for each in found]
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
-            marked = [(name_file(each.place.file, self.suite.root), each.place.line) for each in found]
+            marked = {(name_file(each.place.file, self.suite.root), each.place.line) for each in found}
             if repair and (repair.file, repair.line) not in marked:
                 return [repair]
             if not found:
@@ -176,12 +176,11 @@ class Diagnosis:
         if known_repair := self._find_known_repair(test):
             return known_repair
         until, ran, has_reference, is_compared = time.process_time() + MOST_SECONDS, set[Key](), False, False
-        told: list[Finding] = []
+        told = list[Finding]()
         for is_anew in (False, True):
             runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
             order = runner.look(whole).order
-            keys = {(each.file, each.function) for each in order}
-            is_compared = not keys.isdisjoint(self.suite.pairs)
+            is_compared = not (keys := {(each.file, each.function) for each in order}).isdisjoint(self.suite.pairs)
             if not (has_reference or is_compared) or keys == ran:
                 continue
             for known in self.proved_whole:
@@ -192,13 +191,12 @@ class Diagnosis:
             if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
                 found = []
             doubtful = [place for each in found for place in list_doubtful(each)]
-            is_call = bool(found) and found[0].trace.is_called_rightly(found[0].place)
+            is_call = any(each.trace.is_called_rightly(each.place) for each in found[:1])
             if not found or doubtful or is_call:
-                inside = [*doubtful, *(place for each in found for place in _list_inside(each))]
+                doubtful += [place for each in found for place in list_inside(each)]
                 made = [each for each in reversed(order) if is_anew and (each.file, each.function) not in ran]
-                near = [*map(find_line, [*made, *inside, *search.divergences])]
-                words = RIGHT if is_compared else WHOLE
-                others = self._list_passing(beside, is_anew)
+                near = [*map(find_line, [*made, *doubtful, *search.divergences])]
+                words, others = RIGHT if is_compared else WHOLE, self._list_passing(beside, is_anew)
                 if repair := self._find_repair(runner, words, [whole], [test], near, others, is_anew):
                     return [repair]
             if found:
@@ -393,13 +391,6 @@ class Diagnosis:
         node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
         node.col_offset = len(code) - len(code.lstrip())
         return show_place(file, function, node, self.suite.root)
-
-
-def _list_inside(found: Found) -> list[Expression]:
-    """List where to begin inside a proved call: first what differs from the reference though its operands do not."""
-    inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]
-    functions = {(each.file, each.function): each for each in reversed(inside)}
-    return [*filter(found.trace.is_first_divergence, inside), *functions.values()]
 
 
 def _describe_proof(right: str, function: str, passing: Sequence[str], failing: Sequence[str]) -> str:

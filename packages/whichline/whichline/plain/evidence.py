@@ -69,6 +69,13 @@ def reads_unknown(found: Found) -> bool:
     return is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
 
 
+def list_inside(found: Found) -> list[Expression]:
+    """List where to begin inside a proved call: first what differs from the reference though its operands do not."""
+    inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]
+    functions = {(each.file, each.function): each for each in reversed(inside)}
+    return [*filter(found.trace.is_first_divergence, inside), *functions.values()]
+
+
 def is_little(trace: Trace, place: Expression) -> bool:
     """Tell whether there is little reason to suspect an expression: an element, a constant, or a single number."""
     values = trace.values[place]

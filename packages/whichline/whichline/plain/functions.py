@@ -35,17 +35,15 @@ class Followed(Observed):
     Args:
         names: of packages and modules.
         replace: called with each top-level function and class of a module; it returns the replacement.
-        is_plain: tells whether the module in a file gets no probes.
     """
 
     def __init__(
         self,
         names: Sequence[str],
         replace: Callable[[Any], Any] = lambda value: value,
-        is_plain: Callable[[str], bool] = lambda file: False,
     ) -> None:
         super().__init__(SimpleNamespace(), lambda file: False)
-        self.names, self.replace, self.is_plain = names, replace, is_plain
+        self.names, self.replace = names, replace
         self.is_students = self._sources.__contains__
         self.is_imported = False
         vars(self)["adapters"] = self.plain
@@ -62,10 +60,9 @@ class Followed(Observed):
         spec = next((spec for finder in others if (spec := finder.find_spec(name, path, target))), None)
         if spec and spec.origin and isinstance(loader := spec.loader, SourceLoader):
             loader.exec_module = partial(self._execute, loader.exec_module)  # type: ignore[method-assign]
-            if not self.is_plain(spec.origin):
-                self._sources.add(spec.origin)
-                loader.create_module = self._create_module
-                loader.get_code = partial(self._get_code, loader)  # type: ignore[method-assign]
+            self._sources.add(spec.origin)
+            loader.create_module = self._create_module
+            loader.get_code = partial(self._get_code, loader)  # type: ignore[method-assign]
         return spec
 
     def _execute(self, run: Callable[[ModuleType], None], module: ModuleType) -> None:
@@ -322,8 +319,3 @@ def _list_names(path: Path) -> set[str]:
 def find_entry(module: str, names: Sequence[str]) -> str | None:
     """Find the package or module, of some, to which a module belongs."""
     return next((each for each in names if module == each or module.startswith(f"{each}.")), None)
-
-
-def is_adapter(file: str) -> bool:
-    """Tell whether a module only connects the tests with the code, so that none of its lines is ever marked."""
-    return Path(file).stem == "adapters"
