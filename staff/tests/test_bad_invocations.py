@@ -38,11 +38,6 @@ compare --seed x
 show one two
 show --layer x
 staff nothing
-staff findings
-staff comment ada x
-staff overrule ada --because x
-staff diff FOLDER/graded FOLDER/graded
-staff fixtures --check
 staff grade
 staff grade FOLDER/none.zip
 staff grade FOLDER --jobs 0

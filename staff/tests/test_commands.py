@@ -32,7 +32,8 @@ def test_a_misspelt_command_is_told_which_is_meant() -> None:
 
 @pytest.mark.parametrize("name", ["comment", "diff", "feedback", "findings", "fixtures", "overrule"])
 def test_a_command_that_is_gone_says_what_takes_its_place(name: str) -> None:
-    assert CliRunner().invoke(staff, [name, "x"]).output.splitlines()[-1] == f"Error: `{name}` is gone: {GONE[name]}."
+    result = CliRunner().invoke(staff, [name, "x"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (2, f"Error: `{name}` is gone: {GONE[name]}.")
     assert name not in staff.list_commands(click.Context(staff))
     assert len(staff.list_commands(click.Context(staff))) == 11
 
