@@ -170,9 +170,8 @@ def _list_complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if expected.keys() != case.expected.keys():
         yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
         return
-    in_float64 = replace(
-        case, inputs=in_dtype(case.inputs, torch.float64), expected=expected
-    )  # as the reference computes it
+    # As the reference computes it.
+    in_float64 = replace(case, inputs=in_dtype(case.inputs, torch.float64), expected=expected)
     for what, rounding in in_float64.rounding.items():
         if not same(case.expected[what], expected[what], rounding, of=1.0).all():
             yield f"the stored {what} is not what the reference gives; write it again"
@@ -205,9 +204,8 @@ def compute_answers(
     given = reference_of(call)(**inputs)
     outputs, names = given if isinstance(given, tuple) else (given,), outputs_of(call)
     if len(outputs) != len(names):
-        raise SuiteError(
-            f"{call} gives {len(outputs)} outputs, and `outputs` in SPEC names {len(names)}: {', '.join(names)}"
-        )
+        stated = f"`outputs` in SPEC names {len(names)}: {', '.join(names)}"
+        raise SuiteError(f"{call} gives {len(outputs)} outputs, and {stated}")
     for output in (each for each in outputs if not isinstance(each, Tensor)):
         raise SuiteError(f"{call} gives {add_article(type(output).__name__)}, expected a tensor")
     found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}

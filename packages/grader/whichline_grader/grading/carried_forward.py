@@ -46,9 +46,8 @@ class RecordedCall:
 def list_calls(remote_call: RemoteCall) -> list[RecordedCall]:
     """The calls of other problems' references that the right program makes for a question, in its own words."""
     codes, own = _find_codes(), reference_of(remote_call.call)
-    of_others = {
-        code: right for code, (right, problem) in codes.items() if problem != codes[inspect.unwrap(own).__code__][1]
-    }
+    _, its_own = codes[inspect.unwrap(own).__code__]
+    of_others = {code: right for code, (right, problem) in codes.items() if problem != its_own}
     made: list[RecordedCall] = []
 
     def look(frame: FrameType, event: str, value: Any) -> None:
@@ -71,9 +70,8 @@ def list_calls(remote_call: RemoteCall) -> list[RecordedCall]:
 def _find_codes() -> Mapping[CodeType, tuple[Adapter, str]]:
     """The references by their code, each with its problem."""
     specs = load_specs().items()
-    return {
-        inspect.unwrap(right).__code__: (right, id) for id, spec in specs for right in (*spec.answers, *spec.helpers)
-    }
+    rights = ((right, id) for id, spec in specs for right in (*spec.answers, *spec.helpers))
+    return {inspect.unwrap(right).__code__: (right, id) for right, id in rights}
 
 
 def count_vectors(arguments: Iterable[Any]) -> int:
@@ -193,9 +191,8 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
         for remote_call in graded.remote_calls[test.name] if test.problem in wrong and not test.hidden else ():
             asked.setdefault(remote_call.call, []).append(remote_call)
     lessons = [max(each, key=_count_distinctions) for each in asked.values()]
-    lessons += [
-        RemoteCall(each.__name__, ()) for id, spec in load_specs().items() if id in wrong for each in spec.helpers
-    ]
+    helpers = [each for id, spec in load_specs().items() if id in wrong for each in spec.helpers]
+    lessons += [RemoteCall(each.__name__, ()) for each in helpers]
     return [(lesson, _name_arguments(lesson)) for lesson in lessons]
 
 
@@ -223,10 +220,8 @@ def choose_tests(graded: GradedSuite, results: Sequence[Result], lessons: Lesson
 
 def _list_names(graded: GradedSuite, call: str) -> set[str]:
     """The adapters that the right program calls for another one: for what is asked of it in little memory, too."""
-    remote_calls = [
-        each for some in graded.remote_calls.values() for each in some if each.call == call and not each.memory
-    ]
-    return {made.call for each in remote_calls for made in list_calls(each)}
+    asked = (each for remote_calls in graded.remote_calls.values() for each in remote_calls if each.call == call)
+    return {made.call for each in asked if not each.memory for made in list_calls(each)}
 
 
 def judge_again(result: Result, again: Result, carried: Collection[str]) -> Result:

@@ -58,9 +58,8 @@ def count_deductions(reports: Iterable[tuple[Entry, Report]]) -> list[ClassDeduc
         for deduction in report.deductions:
             finding = deduction.finding
             root = report.problems[finding.problem]
-            one = found.setdefault(
-                (root.id, finding.id, deduction.kind), ClassDeduction(Deduction(deduction.kind, finding), root)
-            )
+            of_class = ClassDeduction(Deduction(deduction.kind, finding), root)
+            one = found.setdefault((root.id, finding.id, deduction.kind), of_class)
             one.deduction.add_all(deduction)
             one.entries[entry.id] = entry
             one.said[" ".join(finding.said) or finding.id] = None

@@ -103,15 +103,13 @@ def grade(
             _write_and_print(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
-        raise click.ClickException(
-            f"{error}; the results in {out} are intact: run the same command to continue"
-        ) from None
+        intact = f"the results in {out} are intact: run the same command to continue"
+        raise click.ClickException(f"{error}; {intact}") from None
     except KeyboardInterrupt:
         with suppress(GradebookError), open_results(out) as results:  # it may be empty yet
             write_course(console, results)
-        console.print(
-            Text(f"Interrupted. What is graded so far is in {out}: run the same command to continue.", "yellow")
-        )
+        so_far = f"What is graded so far is in {out}: run the same command to continue."
+        console.print(Text(f"Interrupted. {so_far}", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults or done.unreported else 0)
 

@@ -265,9 +265,7 @@ def _share(blames: Sequence[Blame]) -> Blame:
 def _explain(result: Result, roots: Mapping[Finding, Finding]) -> Blame:
     """Blame a test on what was found that explains it, or else on what was found in its problem and names no test."""
     own = [finding for finding in roots if finding.problem == result.problem and result.is_wrong]
-    named = [finding for finding in own if result.test in finding.tests] or [
-        finding for finding in own if not finding.tests
-    ]
+    named = [each for each in own if result.test in each.tests] or [each for each in own if not each.tests]
     return _share([{Cause(Kind.FOUND, roots[finding]): 1.0} for finding in named])
 
 
@@ -284,10 +282,8 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     roots: dict[Finding, Finding] = {}
     for finding in explanations:
         if finding.problem in problems:
-            repeated = (
-                root for each, root in roots.items() if each.id in finding.repeats or find_same(finding, [each])
-            )
-            roots[finding] = next(repeated, finding)
+            alike = (root for each, root in roots.items() if each.id in finding.repeats or find_same(finding, [each]))
+            roots[finding] = next(alike, finding)
     return roots
 
 

@@ -62,9 +62,8 @@ def _tabulate(report: Report) -> Iterator[str]:
 def _describe_in_a_line(deduction: Deduction, is_shown: bool) -> str:
     """Say what a thing costs and where, what it is if that is not shown below, and how to see it."""
     what = deduction.title if is_shown and deduction.kind is Kind.FOUND else _describe(deduction)
-    see = (
-        f". To see it: {quote_code(deduction.see)}" if deduction.see and deduction.kind is not Kind.NOT_WRITTEN else ""
-    )
+    is_seen = deduction.see and deduction.kind is not Kind.NOT_WRITTEN
+    see = f". To see it: {quote_code(deduction.see)}" if is_seen else ""
     return f"- **{deduction.cost}**: {what}{see}"
 
 

@@ -156,9 +156,7 @@ def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:
 
 def match_extensions(course: Course, students: Collection[str]) -> Course:
     """Let an extension of 2 be that of 0002, where no other student has that number."""
-    bare = {
-        key: [student for student in students if student.lstrip("0") == key.lstrip("0")] for key in course.extensions
-    }
+    bare = {key: [each for each in students if each.lstrip("0") == key.lstrip("0")] for key in course.extensions}
     own = {key: bare[key][0] if key not in students and len(bare[key]) == 1 else key for key in course.extensions}
     return replace(course, extensions={own[key]: due for key, due in course.extensions.items()})
 

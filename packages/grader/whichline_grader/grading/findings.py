@@ -115,9 +115,8 @@ def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Findin
     if finding is None or finding.problem not in tests.values() or (finding.file and finding.file not in files):
         return None
     is_place = all(abs(number) < MAX_NUMBER for number in (finding.line, *finding.columns, *finding.likewise))
-    if not is_place or not set(finding.tests) <= {
-        name for name, problem in tests.items() if problem == finding.problem
-    }:
+    own = {name for name, problem in tests.items() if problem == finding.problem}
+    if not is_place or not own.issuperset(finding.tests):
         return None
     return replace(
         finding,

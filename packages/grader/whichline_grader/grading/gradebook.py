@@ -66,9 +66,8 @@ class Gradebook(AbstractContextManager["Gradebook"]):
                         self._connection.execute("VACUUM")
                 elif version != tables.VERSION:
                     todo = "use the newer program" if version > tables.VERSION else self._todo
-                    raise GradebookError(
-                        f"{path} has version {version}, this program knows version {tables.VERSION}; {todo}"
-                    )
+                    known = f"this program knows version {tables.VERSION}"
+                    raise GradebookError(f"{path} has version {version}, {known}; {todo}")
                 self.close = stack.pop_all().close
         except sqlite3.Error as error:
             raise self._explain(error) from None
@@ -293,9 +292,8 @@ class Gradebook(AbstractContextManager["Gradebook"]):
         scores = self._connection.execute(query, (row["id"],))
         del row["tests"]
         row |= {"started": datetime.fromisoformat(row["started"]), "notes": notes, "handed_in": handed_in}
-        return Grading(
-            **row, results=results, scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores}
-        )
+        scores = {problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores}
+        return Grading(**row, results=results, scores=scores)
 
     def _add_decisions(self, grading: Grading) -> Grading:
         names, content = (grading.submission, *grading.handed_in.keys), grading.content

@@ -125,9 +125,8 @@ class _Grader:
         for test, result in zip(self.suite.suite.tests, results, strict=True):
             if result.outcome is Outcome.ERROR:
                 raise Faulty(f"{result.test}: {result.staff or result.text}")
-            self.results.append(
-                describe_for_student(result, submission, stored=bool(test.stored)) if test.hidden else result
-            )
+            shown = describe_for_student(result, submission, stored=bool(test.stored)) if test.hidden else result
+            self.results.append(shown)
 
     def find_what_is_wrong(self) -> None:
         """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs.
@@ -200,10 +199,8 @@ class _Grader:
 
 
 def draw(figure: Figure, call: Adapter) -> Drawn:
-    yours = figure.measure(call)
-    return Drawn(
-        figure.title, figure.row, figure.compare(yours), figure.caption, yours, figure.right(), figure.allowed()
-    )
+    own = figure.measure(call)
+    return Drawn(figure.title, figure.row, figure.compare(own), figure.caption, own, figure.right(), figure.allowed())
 
 
 def judge(
@@ -315,10 +312,9 @@ def _print_remote_call(remote_calls: Sequence[RemoteCall], replies: Sequence[Rep
     for name, argument in zip((*positional, *remote_call.names), arguments, strict=True):
         click.echo(f"  {name}: {_describe(argument)}")
     click.echo(f"answer: {_describe(None if reply.is_failed else reply.decoded)}")
+    exact = [in_dtype(each, torch.float64) for each in arguments]
     with torch.no_grad():
-        right = apply(
-            reference_of(remote_call.call), [in_dtype(x, torch.float64) for x in arguments], remote_call.names
-        )
+        right = apply(reference_of(remote_call.call), exact, remote_call.names)
     click.echo(f"reference: {_describe(right)}")
 
 

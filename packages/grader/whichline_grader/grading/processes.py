@@ -114,9 +114,8 @@ class Forks:
         """Begin to grade a submission, which is not asked again what is `sealed`, if that is of this suite."""
         pipe, theirs = connection.Pipe(duplex=False)
         prepare_fork()
-        process = FORK.Process(
-            target=_grade_and_exit, args=(self._suite, self._sandbox, submission, transcript, theirs)
-        )
+        arguments = (self._suite, self._sandbox, submission, transcript, theirs)
+        process = FORK.Process(target=_grade_and_exit, args=arguments)
         process.start()
         theirs.close()
         self._running[pipe] = _Fork(name, process, datetime.now(UTC))

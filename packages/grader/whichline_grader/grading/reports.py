@@ -41,11 +41,9 @@ def write_course(console: Console, results: Results, only: str = "") -> tuple[li
     if not only:
         write_findings(out, deductions)
     _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
-    noticed = {
-        "no report could be written, and not because of the submission": [
-            f"{id}: {why}" for id, why in unreported.items()
-        ]
-    } | ({} if only else _notice(results, found, entries))
+    failed = [f"{id}: {why}" for id, why in unreported.items()]
+    noticed = {"no report could be written, and not because of the submission": failed}
+    noticed |= {} if only else _notice(results, found, entries)
     if course.roster:
         strangers = final_grades.write_canvas(out / "canvas.csv", course.listed, found, course.column)
         noticed |= {} if only else {"Graded, not in the roster": strangers}
@@ -60,17 +58,14 @@ def _notice(results: Results, found: Sequence[Grade], entries: Sequence[Entry]) 
     """List what staff should look into, of the class."""
     out, course, students = results.folder, results.course, {grade.student.key for grade in found}
     suite = final_grades.find_last_suite(found)
+    unsure = [f"{each.who}: {' or '.join(map(_name_attempt, (each, *each.unsure)))}" for each in found if each.unsure]
+    strangers = final_grades.match_extensions(course, students).extensions.keys() - students
+    earlier = [entry.id for entry in entries if entry.grading.suite != suite]
     return {
-        f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
-            f"{grade.who}: {' or '.join(map(_name_attempt, (grade, *grade.unsure)))}" for grade in found if grade.unsure
-        ],
+        f"{final_grades.UNSURE}; write which one does into {out / FILE}, below a line [counts]": unsure,
         "what staff decided is about nothing that was graded": list(results.gradebook.list_unused_decisions()),
-        "Has an extension, and no grade": sorted(
-            final_grades.match_extensions(course, students).extensions.keys() - students
-        ),
-        f"{final_grades.EARLIER} than the others, so grade again": [
-            entry.id for entry in entries if entry.grading.suite != suite
-        ],
+        "Has an extension, and no grade": sorted(strangers),
+        f"{final_grades.EARLIER} than the others, so grade again": earlier,
         "In the roster, without a grade": course.listed.find_ungraded(students),
     }
 

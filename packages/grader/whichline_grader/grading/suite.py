@@ -72,9 +72,7 @@ class GradedSuite:
     @cached_property
     def record_bytes(self) -> int:
         """The most that the record of a submission's answers may have: more than right answers take, and words."""
-        numbers = sum(
-            remote_call.right_bytes for remote_calls in self.remote_calls.values() for remote_call in remote_calls
-        )
+        numbers = sum(asked.right_bytes for remote_calls in self.remote_calls.values() for asked in remote_calls)
         return RECORD_TIMES * numbers + WORDS_BYTES
 
     @cached_property
@@ -197,9 +195,8 @@ def check_hidden_cases(release: Release) -> None:
             if load_metadata(release.cases, name)["seed"] != release.seed(name):
                 raise AssignmentError(f"the hidden case {name} is not drawn from this release's secret; {todo}")
         except UNREADABLE:
-            raise AssignmentError(
-                f"the hidden case {name} is missing from {release.cases} or damaged; {todo}"
-            ) from None
+            what = f"the hidden case {name} is missing from {release.cases} or damaged"
+            raise AssignmentError(f"{what}; {todo}") from None
 
 
 def check_public_cases(root: Path) -> None:
@@ -207,9 +204,8 @@ def check_public_cases(root: Path) -> None:
     stored = list_case_names(root / "fixtures", "**/*")
     expected = {case.name for spec in load_specs().values() for case in spec.public}
     if missing := sorted(expected.difference(stored)):
-        raise AssignmentError(
-            f"fixtures/{missing[0]}.safetensors is missing; run `{name_command('staff verify --write')}`"
-        )
+        todo = f"run `{name_command('staff verify --write')}`"
+        raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; {todo}")
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:

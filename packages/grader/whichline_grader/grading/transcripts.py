@@ -94,9 +94,8 @@ class Recorder:
         arguments = call.arguments
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
         asked = tuple(kept[id(each)] for each in arguments)
-        right = tuple(
-            _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
-        )
+        pairs = zip(asked, arguments, strict=True)
+        right = tuple(_keep(each) if isinstance(ask, Earlier) else ask for ask, each in pairs)
         self.remote_calls.append(replace(call, arguments=asked, memory=self._memory, recorded=right))
         if self._memory:
             self._count(-1, arguments)  # as large as what it is made of

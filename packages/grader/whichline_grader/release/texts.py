@@ -52,9 +52,8 @@ def check_texts(texts: Mapping[str, str], problems: Collection[str]) -> None:
             raise TextError(f"docs: {stated.count(id)} lines begin with **Problem `{id}`, expected 1: its section's")
     for id in stated:
         if id not in problems:
-            raise TextError(
-                f"docs: a line begins with **Problem `{id}`, which is not handed out; give it a section of its own"
-            )
+            what = f"a line begins with **Problem `{id}`, which is not handed out"
+            raise TextError(f"docs: {what}; give it a section of its own")
 
 
 def _make_anchor(section: str) -> str:

@@ -152,10 +152,8 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
         for number, problem in enumerate(problems):
             came = results(problems[number:])
             if odd := [result for result in came if result.check is not Check.NOT_WRITTEN]:
-                what = odd[0].headline or "passes"
-                raise TrialError(
-                    f"before {problem.id} is written, {odd[0].test} should ask for what is missing: {what}"
-                )
+                what = f"{odd[0].test} should ask for what is missing: {odd[0].headline or 'passes'}"
+                raise TrialError(f"before {problem.id} is written, {what}")
             came = [result for result in came if result.problem == problem.id]
             while missing := next((result for result in came if not result.passed), None):
                 file, function = missing.functions[-1] if missing.functions else ("", "")

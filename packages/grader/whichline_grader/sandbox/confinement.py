@@ -297,9 +297,8 @@ def _spawn(layer: Layer, diagnosing: bool) -> Starting:
     here = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     if json.loads(reports[0]) != here:
         process.kill()
-        raise SandboxError(
-            f"expected the same torch and the same vector instructions inside, {here}; got {reports[0]!r}"
-        )
+        expected = "the same torch and the same vector instructions inside"
+        raise SandboxError(f"expected {expected}, {here}; got {reports[0]!r}")
     diagnosis = Sandbox(process, controls[1], layer) if diagnosing else None
     return Sandbox(process, controls[0], layer, diagnosis)
 

@@ -110,9 +110,8 @@ class Interview(AbstractContextManager["Interview"]):
         try:
             frame, tensors = remote_call.frame(remote_call.fill_in(values), token=token)
         except (LookupError, TypeError, FrameError) as error:
-            return Reply(
-                stopped=NotAsked(f"{remote_call.call} is not called with what the call before it gave: {error}")
-            )
+            why = f"{remote_call.call} is not called with what the call before it gave: {error}"
+            return Reply(stopped=NotAsked(why))
         if stopped := self._find_obstacle(remote_call.call):
             return Reply(stopped=stopped)
         if self._lender:
@@ -148,9 +147,8 @@ class Interview(AbstractContextManager["Interview"]):
         if self.spent.seconds[call] > self.limits.seconds:
             return TimedOut(f"{call} has used the {self.limits.seconds:g} s that all its calls may take")
         if self._bytes > ANSWERS_BYTES:
-            return LimitExceeded(
-                f"{call} is not called again: all answers together are larger than they can need to be"
-            )
+            why = "all answers together are larger than they can need to be"
+            return LimitExceeded(f"{call} is not called again: {why}")
         return None
 
     def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Reply:
@@ -273,10 +271,9 @@ class Interview(AbstractContextManager["Interview"]):
                 most = f"{self.limits.seconds:g} s that all its calls may take"
                 raise TimedOut(f"{self._what}: no answer within the {most}")
             if now - started > seconds * self.limits.patience:
-                message = f"no answer within {now - started:.0f} s on the clock, of which it computed or slept for"
-                raise Starved(
-                    f"{self._what}: {message} {max(computed, passed):.1f} s; the machine is too busy to grade"
-                )
+                clock = f"no answer within {now - started:.0f} s on the clock"
+                used = f"of which it computed or slept for {max(computed, passed):.1f} s"
+                raise Starved(f"{self._what}: {clock}, {used}; the machine is too busy to grade")
 
     def _check_size(self, connection: Connection) -> None:
         """Check the worker's threads and memory; end it if its main thread has ended."""

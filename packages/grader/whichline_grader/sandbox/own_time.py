@@ -32,9 +32,8 @@ class OwnTime:
         now = time.monotonic()
         self._passed += min(now - self._looked, MOST_IDLE)
         self._looked = now
-        waited = max(
-            (wait - self._waited.get(thread, 0.0) for thread, wait in _read_waits(self._pid).items()), default=0.0
-        )
+        waits = _read_waits(self._pid).items()
+        waited = max((wait - self._waited.get(thread, 0.0) for thread, wait in waits), default=0.0)
         return _read_processor_time(self._clock) - self._computed, self._passed - waited
 
 

@@ -202,9 +202,7 @@ def _choose_adapters(files: dict[str, bytes], places: list[tuple[str, str]]) -> 
     if rivals:
         several = ", ".join(map(show_name, sorted({root, *rivals})))
         raise Refused(f"expected one submission, but there are adapters in {several}; hand in one of them")
-    others = " and ".join(
-        f"{show_name(''.join(place))} ({written[place]} written)" for place in places if place != best
-    )
+    others = " and ".join(f"{show_name(''.join(each))} ({written[each]} written)" for each in places if each != best)
     return root, file, (f"graded with {show_name(root + file)} ({written[best]} functions written), not with {others}",)
 
 

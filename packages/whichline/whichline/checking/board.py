@@ -211,10 +211,9 @@ def _choose_hint_problem(scores: list[Score], run: Run) -> Iterable[RenderableTy
         )
         yield Lines(welcome, "green")
     elif all(result.state == "passed" for result in required) and not run.notes.forbidden_work:
-        points = (
-            f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
-        )
-        yield Text.assemble((f"\n{points} points: now ", "green"), (name_command("submit"), "bold green"))
+        points = sum(result.points for result in required)
+        most = sum(result.problem.points for result in required)
+        yield Text.assemble((f"\n{points:g} of {most:g} points: now ", "green"), (name_command("submit"), "bold green"))
         if left := [result for result in scores if result.problem.bonus and result.state != "passed"]:
             bonus = sum(result.problem.points - result.points for result in left)
             names = ", ".join(result.problem.id for result in left)
@@ -235,9 +234,8 @@ def _render_next_step(result: Score, run: Run, root: Path, everything: bool) -> 
         yield Lines(failure.details, "", "    ")
     yield from _list_findings(result.first_explanations)
     if not everything:
-        yield Lines(
-            name_places(each for each in result.explanations if each not in result.first_explanations), "", "  "
-        )
+        later = (each for each in result.explanations if each not in result.first_explanations)
+        yield Lines(name_places(later), "", "  ")
     if printed := run.printed.get(failure.test):
         yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "  ")
     # Without an indent, the longest fits into 80 columns.
@@ -245,9 +243,8 @@ def _render_next_step(result: Score, run: Run, root: Path, everything: bool) -> 
 
 
 def _render_slow(scores: list[Score]) -> Iterable[RenderableType]:
-    slowest = max(
-        (result for each in scores for result in each.results), key=lambda result: result.seconds, default=None
-    )
+    results = (result for each in scores for result in each.results)
+    slowest = max(results, key=lambda result: result.seconds, default=None)
     if slowest and slowest.seconds > SLOW:
         what = f"\nSlow: {slowest.test} took {slowest.seconds:.0f} s of processor time."
         yield Text(f"{what} A call that takes more than 10 s is stopped when it is graded.", "yellow")

@@ -67,9 +67,8 @@ def list_forbidden_work(root: Path, problems: Mapping[str, Problem], seen: Mappi
     lines.append("Compute it yourself; docs/assignment.md says what you may use.")
     everything = {use for uses in seen.values() for use in uses}
     if find_deductions(root, problems, {problem: seen.get(problem, everything) for problem in problems}) != found:
-        lines.append(
-            f"With all problems run, another one may lose these points; {name_command('check')} runs them all."
-        )
+        check = f"{name_command('check')} runs them all"
+        lines.append(f"With all problems run, another one may lose these points; {check}.")
     return lines
 
 

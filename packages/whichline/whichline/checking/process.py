@@ -109,9 +109,8 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
                 seen[problem] |= run_problem(suite, problem, results, reply, watch)
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
-    reply.say(
-        events.Notes(list_forbidden_work(suite.root, suite.problems, seen), deducted, describe_undone(suite.root))
-    )
+    forbidden = list_forbidden_work(suite.root, suite.problems, seen)
+    reply.say(events.Notes(forbidden, deducted, describe_undone(suite.root)))
     found_before: list[Finding] = []
     observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():

@@ -113,9 +113,8 @@ class Run:
             endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
             raise click.ClickException(f"you pressed Ctrl-C before the first test{self.line}{endless}")
         if self.status is None:
-            return self.so_far(
-                f"you pressed Ctrl-C during this test{self.line}: is there an endless loop in your code?"
-            )
+            stopped = f"you pressed Ctrl-C during this test{self.line}"
+            return self.so_far(f"{stopped}: is there an endless loop in your code?")
         return self.so_far(f"the process ended during this test, with exit status {self.status}")
 
 

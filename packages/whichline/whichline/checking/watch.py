@@ -177,9 +177,8 @@ class WatchedBoard:
             self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
         elif run.status is None:
             what = "torch" if run.running is None else "your files"
-            endless = (
-                f"{run.line}: is there an endless loop at the top of a file?" if (run.running or 0) >= LONG else ""
-            )
+            is_long = (run.running or 0) >= LONG
+            endless = f"{run.line}: is there an endless loop at the top of a file?" if is_long else ""
             self.body = f"Importing {what}, {run.running or self._seconds():.0f} s so far{endless}"
         else:
             self.body = "The tests could not start; uv run pytest says why"

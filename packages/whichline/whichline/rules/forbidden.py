@@ -45,9 +45,8 @@ class Forbidden:
     @cached_property
     def methods(self) -> dict[str, tuple[type, str]]:
         """The forbidden classes, each with the method that does the work."""
-        layers = self._find_classes(nn.Module, nn, "torch.nn.") | self._find_classes(
-            nn.Module, einops.layers.torch, "einops.layers.torch."
-        )
+        layers = self._find_classes(nn.Module, nn, "torch.nn.")
+        layers |= self._find_classes(nn.Module, einops.layers.torch, "einops.layers.torch.")
         found: dict[str, tuple[type, str]] = {name: (layer, "forward") for name, layer in layers.items()}
         for name, transform in self._find_classes(transforms.Transform, transforms, "torch.distributions.").items():
             if self.find_problem(name):

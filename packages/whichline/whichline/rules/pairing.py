@@ -136,9 +136,8 @@ def find_sources(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[st
 
 def _list_tensors(there: Mapping[str, Any]) -> list[tuple[Source, Tensor]]:
     kept: dict[str, Any] = {}
-    if isinstance(module := there.get(SELF), nn.Module) and "_parameters" in vars(
-        module
-    ):  # otherwise it is under construction
+    module = there.get(SELF)
+    if isinstance(module, nn.Module) and "_parameters" in vars(module):  # otherwise it is under construction
         kept = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     found = [(Source(name), x) for name, x in there.items()] + [(Source(SELF, path), x) for path, x in kept.items()]
     return [(source, x) for source, x in found if isinstance(x, Tensor)]

@@ -76,9 +76,8 @@ def reset(problem: str) -> None:
     written = list_written(root, chosen)
     others = [each.id for each in problems.values() if each != chosen and written.keys() & {*each.files}]
     if others:
-        click.confirm(
-            f"{' and '.join(written)} also has what you wrote for {', '.join(others)}. Reset it all?", abort=True
-        )
+        also = f"{' and '.join(written)} also has what you wrote for {', '.join(others)}"
+        click.confirm(f"{also}. Reset it all?", abort=True)
     for name, kept in reset_files(root, written):
         click.echo(f"{name} is the starter code again")
         if kept:

@@ -34,9 +34,8 @@ def reset(root: Path, written: dict[str, bytes]) -> Iterator[tuple[str, str]]:
         path, kept = root / name, ""
         if path.exists():
             # The name does not end in .py: nothing imports the file, and it is not handed in.
-            aside = next(
-                each for n in count(1) if not (each := path.with_name(f"{path.name}.before-reset-{n}")).exists()
-            )
+            names = (path.with_name(f"{path.name}.before-reset-{n}") for n in count(1))
+            aside = next(each for each in names if not each.exists())
             kept = path.rename(aside).relative_to(root).as_posix()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(code)

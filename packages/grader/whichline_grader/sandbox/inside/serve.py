@@ -51,9 +51,8 @@ def serve(channel: int, watch: Watch, diagnose: Diagnose | None = None) -> None:
                 adapters = importlib.import_module(header["adapters"])
             elif diagnose:
                 sent = frames.unpack(header["tensors"], body)
-                reply = {
-                    "value": diagnose(adapters, files, *(frames.decode(each, sent) for each in header["arguments"]))
-                }
+                arguments = (frames.decode(each, sent) for each in header["arguments"])
+                reply = {"value": diagnose(adapters, files, *arguments)}
             elif "lesson" in header:
                 reply = {"value": _forward_function(adapters, header, body, partial(_call_grader, channel, tokens))}
             else:
@@ -120,9 +119,8 @@ def _forward_function(adapters: Any, header: dict[str, Any], body: bytes, ask: A
         for adapter in vars(adapters).values():
             import_modules_of(adapter)
         code = find_named(header["call"], header["lesson"])
-        return bool(code) and forward_calls(
-            code, header["call"], {name: Source(name) for name in header["lesson"]}, ask
-        )
+        sources = {name: Source(name) for name in header["lesson"]}
+        return bool(code) and forward_calls(code, header["call"], sources, ask)
     given = frames.unpack(header["tensors"], body)
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _find_adapter(adapters, header["call"])
