@@ -52,9 +52,8 @@ def compare(seed: int) -> None:
 
 def of_one_call(command: Callable[..., None]) -> Callable[..., None]:
     """Arguments that name a call of attention."""
-    command = click.option(
-        "--case", metavar="NAME", help="A stored case, such as attention/3d-causal, or a folder of them."
-    )(command)
+    what = "A stored case, such as attention/3d-causal, or a folder of them."
+    command = click.option("--case", metavar="NAME", help=what)(command)
     return click.argument("file", required=False, type=FILE)(command)
 
 

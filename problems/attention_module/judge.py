@@ -70,9 +70,8 @@ def _are_independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
     """Tell whether neighbours along each axis are both dropped or both kept as often as chance predicts."""
     alike = p**2 + (1 - p) ** 2
     three = p**3 + (1 - p) ** 3
-    variance = alike * (1 - alike) + 2 * (
-        three - alike**2
-    )  # with the covariance of the next pair, which shares a weight
+    # With the covariance of the next pair, which shares a weight.
+    variance = alike * (1 - alike) + 2 * (three - alike**2)
     for axis in range(dropped.ndim):
         (first, second), pairs = _pair_neighbours(dropped, axis), torch.logical_and(*_pair_neighbours(counts, axis))
         n = int(pairs.sum())

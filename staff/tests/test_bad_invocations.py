@@ -124,6 +124,5 @@ def test_a_python_without_the_packages_says_how_to_run_the_command():
     command = [sys.executable, "-S", "-m", "whichline", "check"]  # -S: without site-packages
     process = subprocess.run(command, cwd=ROOT / "packages/whichline", capture_output=True, text=True, check=False)
     assert process.returncode == 1
-    assert process.stderr == (
-        f"{sys.executable} lacks the assignment's packages: put uv run before the command, as in uv run pytest\n"
-    )
+    how = "put uv run before the command, as in uv run pytest"
+    assert process.stderr == f"{sys.executable} lacks the assignment's packages: {how}\n"

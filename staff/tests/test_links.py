@@ -9,9 +9,8 @@ import pytest
 from staff.tests import ROOT
 from whichline_grader.release.handout import OVERLAY
 
-PAGES = subprocess.run(
-    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
-).stdout.splitlines()
+LISTING = ("git", "ls-files", "*.md")
+PAGES = subprocess.run(LISTING, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^(```+)(?s:.*?)^\1`*$|`[^`\n]+`", re.MULTILINE)
 

@@ -12,9 +12,8 @@ import pytest
 
 from staff.tests import ROOT
 
-OF_ONE = re.compile(
-    r"\b(cs336\w*|\w*attention|softmax|causal\w*|rope|rotary|multi_?-?heads?|queries|d_k|[34]d)\b", re.IGNORECASE
-)
+WORDS = r"\b(cs336\w*|\w*attention|softmax|causal\w*|rope|rotary|multi_?-?heads?|queries|d_k|[34]d)\b"
+OF_ONE = re.compile(WORDS, re.IGNORECASE)
 # Names of torch's own, and of the assignment that `new-assignment` writes.
 ALLOWED = ("flex_attention",)
 DISTRIBUTIONS = {"_pytest": "pytest", "yaml": "pyyaml"}  # that have another name than their module

@@ -33,9 +33,8 @@ RIGHT, WRONG = "math.sqrt(Q.shape[-1])", "Q.shape[-1]"
 def benchmark(rounds: int) -> None:
     """Print a table."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as on a student's machine
-    click.echo(
-        f"Python {platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores, {platform.system()}"
-    )
+    machine = f"{os.cpu_count()} cores, {platform.system()}"
+    click.echo(f"Python {platform.python_version()}, torch {torch.__version__}, {machine}")
     with tempfile.TemporaryDirectory() as folder:
         student, other = (Student(Path(tempfile.mkdtemp(dir=folder))) for _ in range(2))
         ways = {"import torch": ("-c", "import torch"), "pytest -k": ("-m", "pytest", "-k", f"test_{PROBLEM}")}

@@ -38,9 +38,8 @@ def by_night(attack: Attack) -> tuple[pytest.MarkDecorator, ...]:
     return () if attack.id in AT_EACH_CHANGE else (pytest.mark.nightly,)
 
 
-each_attack = pytest.mark.parametrize(
-    "attack", [pytest.param(each, marks=by_night(each), id=each.name) for each in ATTACKS]
-)
+NAMED = [pytest.param(each, marks=by_night(each), id=each.name) for each in ATTACKS]
+each_attack = pytest.mark.parametrize("attack", NAMED)
 
 
 def skip_elsewhere(attack: Attack) -> None:

@@ -411,9 +411,7 @@ def check_neighbour(graded: GradedSuite, sandbox: Sandbox, tests: tuple[str, ...
 
 
 @each_of(FOR_POINTS)
-def test_an_attack_gets_no_point_that_it_has_not_earned(
-    graded_suite: GradedSuite, sandbox: Sandbox, attack: Attack
-) -> None:
+def test_an_attack_gets_no_point_it_has_not_earned(graded_suite: GradedSuite, sandbox: Sandbox, attack: Attack) -> None:
     """It passes no later test by itself, and when it is asked again those alone that it may."""
     results, notes = grade(graded_suite, sandbox, attack.submission(), attack.tests)
     later = {result.test for result in results if result.passed and result.test not in OWN}
@@ -462,9 +460,7 @@ def peak_memory() -> int:
     return int(lines["VmHWM"].split()[0]) << 10
 
 
-def test_a_right_program_on_a_wrong_attention_is_what_these_attacks_pretend_to_be(
-    graded_suite: GradedSuite, sandbox: Sandbox
-) -> None:
+def test_the_right_program_that_these_attacks_pretend_to_be(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
     """Only then do they say anything."""
     tests = {test for each in LATER.values() for test in each}
     results, _ = grade(graded_suite, sandbox, edit(SCALE, BIAS, DIRECTION), tuple(tests))

@@ -20,9 +20,8 @@ from whichline_grader.hidden.release import REHEARSAL, Release, load_release
 
 def drawn() -> list[tuple[object, ...]]:
     """What is drawn for softmax, in short."""
-    cases = [
-        case.inputs for kind, draw in kinds().items() for case in DrawnCases(draw, load_release(), kind).examples()
-    ]
+    draws = (DrawnCases(draw, load_release(), kind) for kind, draw in kinds().items())
+    cases = [case.inputs for each in draws for case in each.examples()]
     return [(*inputs["in_features"].shape, inputs["dim"], float(inputs["in_features"].sum())) for inputs in cases]
 
 

@@ -65,9 +65,8 @@ def test_writing_twice_gives_the_same_bytes(written: Path, tmp_path: Path) -> No
 
 def test_a_stray_case_is_named_and_removed(folder: Path) -> None:
     shutil.copy(folder / "attention/one.safetensors", folder / "attention/three.safetensors")
-    assert list(check_fixtures(folder, SPECS)) == [
-        "attention/three: no case of this name is known; `staff verify --write` removes the file"
-    ]
+    stray = "attention/three: no case of this name is known; `staff verify --write` removes the file"
+    assert list(check_fixtures(folder, SPECS)) == [stray]
     write_fixtures(folder, SPECS)
     assert list(check_fixtures(folder, SPECS)) == []
 
@@ -186,9 +185,7 @@ WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
         ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]}),
     ],
 )
-def test_what_a_case_keeps_of_what_is_drawn(
-    drawn: object, kept: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_case_keeps(drawn: object, kept: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, pick)
     specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "more": drawn})]
     write_fixtures(tmp_path, specs)
@@ -204,9 +201,8 @@ def test_a_changed_tensor_in_a_dictionary_is_found(tmp_path: Path, monkeypatch: 
     write_fixtures(tmp_path, specs)
     path = tmp_path / "picks/one.safetensors"
     change(path, {"input/weights/q": torch.zeros(2, 3)})
-    assert list(check_fixtures(tmp_path, specs)) == [
-        "picks/one: the inputs are not those that were drawn; write it again"
-    ]
+    said = "picks/one: the inputs are not those that were drawn; write it again"
+    assert list(check_fixtures(tmp_path, specs)) == [said]
 
 
 @pytest.mark.parametrize(

@@ -69,18 +69,16 @@ def cases(tmp_path: Path) -> Path:
 
 def test_hidden_cases_of_another_release_are_refused(cases: Path) -> None:
     check_hidden_cases(Release(REHEARSAL.secret, cases.parent))
-    with pytest.raises(
-        AssignmentError, match=r"not drawn from this release's secret; run `uv run cs336 staff verify --write`"
-    ):
+    said = "not drawn from this release's secret; run `uv run cs336 staff verify --write`"
+    with pytest.raises(AssignmentError, match=said):
         check_hidden_cases(Release(b"abc", cases.parent))
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * 100)])
 def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) -> None:
     damage(cases / f"{HIDDEN[5].name}.safetensors")
-    with pytest.raises(
-        AssignmentError, match=f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
-    ):
+    said = f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
+    with pytest.raises(AssignmentError, match=said):
         check_hidden_cases(Release(REHEARSAL.secret, cases.parent))
 
 

@@ -47,15 +47,12 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     refuse("(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$")
 
 
-def test_a_mistake_in_a_file_of_the_authors_is_told_with_its_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_mistake_in_an_authors_file_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "problems" / "softmax" / "staff"
     folder.mkdir(parents=True)
     (folder / "hidden_tests.py").touch()
-    (folder / "__init__.py").write_text(
-        "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
-    )
+    source = "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
+    (folder / "__init__.py").write_text(source)
     monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
     monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))

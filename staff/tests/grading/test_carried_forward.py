@@ -113,9 +113,7 @@ ALONE = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("what", ALONE)
-def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
-    suite: GradedSuite, sandbox: Sandbox, what: str
-) -> None:
+def test_multihead_attention_alone_is_judged_as_it_stands(suite: GradedSuite, sandbox: Sandbox, what: str) -> None:
     edits, told = ALONE[what]
     results, notes, _ = grade_one(suite, sandbox, edit(*edits))
     own = (each for each in results if each.problem == "multihead_self_attention")
@@ -287,9 +285,7 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: StandIn) -> None:
         ("run_softmax", {}),
     ],
 )
-def test_what_the_right_program_does_not_ask_is_not_lent(
-    lender: StandIn, call: str, arguments: Mapping[str, Any]
-) -> None:
+def test_what_no_right_program_asks_is_not_lent(lender: StandIn, call: str, arguments: Mapping[str, Any]) -> None:
     assert "value" not in ask_lender(lender, call, **arguments)
     assert not any(lender.used.values())
 

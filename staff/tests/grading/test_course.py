@@ -142,9 +142,8 @@ def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: st
 def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every commented line that has a key, without its `#`."""
     path = tree / FILE
-    lines = [
-        line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in path.read_text().splitlines()
-    ]
+    lines = path.read_text().splitlines()
+    lines = [line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in lines]
     path.write_text("\n".join(lines))
     folder = tree / "courses" / "attention-2027"
     folder.mkdir(parents=True)

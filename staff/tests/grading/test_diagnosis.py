@@ -86,10 +86,8 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture(scope="module")
 def suite(graded_suite: GradedSuite) -> GradedSuite:
     """The tests of what is wrong here: other problems take most of the time."""
-    tests = graded_suite.suite.tests
-    return only(
-        graded_suite, [test.name for test in tests if test.problem in ("softmax", "linear", "attention_module")]
-    )
+    chosen = ("softmax", "linear", "attention_module")
+    return only(graded_suite, [test.name for test in graded_suite.suite.tests if test.problem in chosen])
 
 
 def graded(suite: GradedSuite, sandbox: Sandbox, source: str):
@@ -138,9 +136,7 @@ def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(suite: Grad
     assert notes.trouble == "13 of its findings were left out: they are not what the search for mistakes writes"
 
 
-def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
-    suite: GradedSuite, sandbox: Sandbox
-) -> None:
+def test_what_the_adviser_knows_is_not_there_where_points_are_earned(suite: GradedSuite, sandbox: Sandbox) -> None:
     results, _, _ = graded(suite, sandbox, STEALER)
     assert not any(each.passed for each in results)
 
@@ -156,14 +152,11 @@ def test_no_file_of_it_is_left_in_the_second_layer(suite: GradedSuite) -> None:
         test_no_file_of_it_is_left_there(suite, sandbox)
 
 
-def test_without_an_answer_there_is_no_advice(
-    suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_means_no_advice(suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "LIMITS", Limits(call_seconds=1, seconds=2))
     results, _, _ = graded(suite, sandbox, WRONG)
-    assert (
-        request_diagnosis(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results)[0] == ()
-    )
+    endless = Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters")
+    assert request_diagnosis(sandbox, endless, results)[0] == ()
 
 
 def test_an_error_of_ours_in_the_search_is_told_to_staff_and_changes_no_result(
@@ -199,9 +192,7 @@ def run_softmax(in_features, dim):
 """
 
 
-def test_what_fails_hidden_tests_alone_is_followed_on_a_case_that_is_no_secret(
-    suite: GradedSuite, sandbox: Sandbox
-) -> None:
+def test_what_fails_hidden_tests_alone_is_followed_on_no_secret_case(suite: GradedSuite, sandbox: Sandbox) -> None:
     results, notes, _ = graded(suite, sandbox, FIVE)
     failed = {each.test for each in results if each.problem == "softmax" and not each.passed}
     assert failed == {"test_hidden_softmax[5d-second-dim]"}

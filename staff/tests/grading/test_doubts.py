@@ -140,6 +140,5 @@ def test_honest_code_has_none_and_no_means_to_hide_what_it_calls(tmp_path: Path)
 
 
 def test_staff_are_told_of_copies() -> None:
-    assert Notes(copied=("nn.py:2 `f` is run_softmax of softmax",)).doubts == [
-        "has the body of a reference: nn.py:2 `f` is run_softmax of softmax"
-    ]
+    copy = "nn.py:2 `f` is run_softmax of softmax"
+    assert Notes(copied=(copy,)).doubts == [f"has the body of a reference: {copy}"]

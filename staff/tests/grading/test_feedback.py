@@ -68,9 +68,7 @@ def test_a_case_that_the_submission_chose_is_not_told() -> None:
         ("BlockingIOError", [], "an exception"),
     ],
 )
-def test_of_an_exception_class_and_function_are_told(
-    kind: str, functions: list[tuple[str, str]], headline: str
-) -> None:
+def test_an_exceptions_class_and_function_are_told(kind: str, functions: list[tuple[str, str]], headline: str) -> None:
     result = Result(
         *("test_hidden_softmax[a]", "softmax", True, False, 1.0, Outcome.FAILED, Check.CALL, f"{kind}: 0.125"),
         details=("adapters.py:77",),
@@ -97,9 +95,8 @@ def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
     files = {"adapters.py": "", **SPELLING[way]}
     files["adapters.py"] = start + files["adapters.py"]
     submission = Submission("x", {path: source.encode() for path, source in files.items()}, "adapters")
-    failed = Result(
-        "test_hidden_softmax[a]", "softmax", True, False, 1.0, Outcome.FAILED, Check.CALL, raised="ValueError"
-    )
+    ended = (False, 1.0, Outcome.FAILED, Check.CALL)
+    failed = Result("test_hidden_softmax[a]", "softmax", True, *ended, raised="ValueError")
     chosen = [(f"{name}.py" if way == "in many files" else "adapters.py", name) for name in NAMES]
     every = [replace(failed, functions=(("adapters.py", "run_softmax"), each)) for each in chosen]
     told = {describe_for_student(each, submission, stored=True).headline for each in every}
@@ -232,9 +229,8 @@ def test_a_headline_over_several_tests_is_true_of_each() -> None:
 def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_same_exception() -> None:
     code = ("adapters.py:3, in run", "    x + 1", "    ^")
     rows = [failed(f"test_softmax[{i}]", "NameError: x", check=Check.CALL, place="adapters.py:3") for i in range(2)]
-    explanation = replace(
-        found("softmax", tests=["test_softmax[0]"], code=code), said=("NameError: x", "It is always.")
-    )
+    one = found("softmax", tests=["test_softmax[0]"], code=code)
+    explanation = replace(one, said=("NameError: x", "It is always."))
     assert costs(render(*rows, explanations=(explanation,))) == ["0.50 points lost"]
 
 
@@ -300,9 +296,8 @@ def test_hidden_tests_are_counted_with_the_public_ones_that_fail_like_them() -> 
         "0.50 points lost, 0.25 of them in hidden tests",
         "0.25 points lost",
     ]
-    assert (
-        "**0.25 points lost**: Softmax: `the answer is wrong` in hidden tests alone: `test_hidden_softmax[c]`\n" in text
-    )
+    alone = "`the answer is wrong` in hidden tests alone: `test_hidden_softmax[c]`"
+    assert f"**0.25 points lost**: Softmax: {alone}\n" in text
 
 
 def test_printed_text_is_cut_and_last() -> None:
@@ -317,9 +312,7 @@ def test_printed_text_is_cut_and_last() -> None:
     [("IndexError: 3", "core.py:7", 1), ("IndexError: x", "core.py:7", 2), ("IndexError: 3", "core.py:8", 2)],
 )
 @pytest.mark.parametrize("is_found", [True, False])
-def test_only_the_same_exception_on_the_same_line_is_told_once(
-    error: str, place: str, times: int, is_found: bool
-) -> None:
+def test_the_same_exception_on_the_same_line_is_told_once(error: str, place: str, times: int, is_found: bool) -> None:
     raised = {"softmax": ("IndexError: 3", "core.py:7"), "linear": (error, place)}
     rows, findings = [], []
     for id, (kind, where) in raised.items():

@@ -300,9 +300,8 @@ def test_a_student_of_two_downloads_is_one(tmp_path):
 
 
 def test_everybody_in_a_group_gets_the_grade(tmp_path):
-    (tmp_path / "groups.csv").write_text(
-        "name,canvas_user_id,user_id,login_id,sections,group_name\nAda,1234,,,,A\nAlan,1235,,,,A\nKurt,1236,,,,\n"
-    )
+    groups = "Ada,1234,,,,A\nAlan,1235,,,,A\nKurt,1236,,,,\n"
+    (tmp_path / "groups.csv").write_text(f"name,canvas_user_id,user_id,login_id,sections,group_name\n{groups}")
     with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.0) as gradebook:
         found = grades(gradebook, Course(groups=str(tmp_path / "groups.csv")))
     assert [(grade.student.name, grade.points) for grade in found] == [("Ada", 2.0), ("Alan", 2.0)]
@@ -376,9 +375,8 @@ def test_members_of_a_group_read_their_own_grades(tmp_path):
     ],
 )
 def test_a_late_penalty_is_that_of_the_file_whatever_it_is_called(tmp_path, first, second, points):
-    (tmp_path / "times.csv").write_text(
-        "file_id,submitted_at\n567,2026-10-01T09:00:00Z\n577,2026-10-06T09:00:00Z\n587,2026-10-07T09:00:00Z\n"
-    )
+    times = "567,2026-10-01T09:00:00Z\n577,2026-10-06T09:00:00Z\n587,2026-10-07T09:00:00Z\n"
+    (tmp_path / "times.csv").write_text(f"file_id,submitted_at\n{times}")
     course = Course(attempt="best", due=DUE, late=Late(percent=10), times=str(tmp_path / "times.csv"))
     (grade,) = write_all(tmp_path, course, graded(first, points[0]), graded(second, points[1]))
     assert (grade.points, grade.days_late) == (1.5, 5)
@@ -556,9 +554,8 @@ def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
 
 
 def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
-    roster = (
-        "Student,ID,SIS User ID\n    Points Possible,,\nAda,111111,222222\nAlan,222222,333333\nKurt,444444,555555\n"
-    )
+    students = "Ada,111111,222222\nAlan,222222,333333\nKurt,444444,555555\n"
+    roster = f"Student,ID,SIS User ID\n    Points Possible,,\n{students}"
     points = {"turingalan_222222_1_hw": 2.0, "godelkurt_444444_2_hw": 1.0}
     without, strangers, lines = for_canvas(tmp_path, roster, "A", **points)
     assert (without, strangers) == (["Ada"], [])

@@ -170,10 +170,8 @@ def test_a_name_that_the_platform_does_not_give_is_a_submission_of_its_own_and_s
     found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(names, HONEST)))
     own = found.pop("late by mail.py")
     assert [student.key for student in own.handed_in.students] == ["late_by_mail"]
-    said = (
-        "'late by mail.py' is not a name that Canvas gives: it is a submission of its own, under the name of its file"
-    )
-    assert own.notes.taken_in == (said,)
+    said = "is not a name that Canvas gives: it is a submission of its own, under the name of its file"
+    assert own.notes.taken_in == (f"'late by mail.py' {said}",)
     assert not any(grading.notes.taken_in for grading in found.values())
 
 
@@ -202,13 +200,10 @@ def test_submissions_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
         ("dumasdi_222_7_functional.py", "dumasdi_222_8_model.py"),
     ],
 )
-def test_files_of_one_student_that_cannot_be_put_together_are_refused_and_nobody_else(
-    names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_one_student_whose_files_do_not_fit_is_refused_and_nobody_else(names: tuple[str, str], tmp_path: Path) -> None:
     files = dict.fromkeys(("lovelaceada_1_11_x.py", *names), HONEST)
-    honest, refused = sorted(
-        graded(tmp_path, *handed_in(tmp_path, files)).values(), key=lambda each: each.notes.refused
-    )
+    found = graded(tmp_path, *handed_in(tmp_path, files)).values()
+    honest, refused = sorted(found, key=lambda each: each.notes.refused)
     assert honest.results[0].passed
     assert refused.notes.refused.startswith("expected one archive, or adapters.py and other Python files, got ")
     assert refused.notes.taken_in == (f"taken together as one submission: {names[0]!a}, {names[1]!a}",)

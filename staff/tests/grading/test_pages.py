@@ -160,9 +160,8 @@ def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
 
 def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
     wrong = entry("wrong", results(["scaled_dot_product_attention"]))
-    assert teach(wrong) == (
-        "Teach Scaled dot-product attention next: what is wrong there costs 1 of 1 student 5.0 points."
-    )
+    costs = "what is wrong there costs 1 of 1 student 5.0 points."
+    assert teach(wrong) == f"Teach Scaled dot-product attention next: {costs}"
     unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
     assert teach(wrong, *unwritten) == "Teach RoPE next: what is wrong there costs 2 of 3 students 6.0 points."
     says = [each.says for each in deductions_of([wrong, *unwritten])]
@@ -291,9 +290,8 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     site(tmp_path, entry("lovelace").grading)  # pages with names are there already
     pages = site(tmp_path, decided, *(entry(f"alan-{i}").grading for i in range(11)), anonymous=True)
     assert len(pages) == 1 + 12
-    assert not [
-        (each, page) for page in pages for each in (*who, "alan") if each.lower() in (page + pages[page]).lower()
-    ]
+    shown = [(name + page).lower() for name, page in pages.items()]
+    assert not [(each, page) for page in shown for each in (*who, "alan") if each.lower() in page]
     assert "submission-07.html" in pages
     assert "an exception" in "".join(pages.values())
     assert "It fails: …" in "".join(pages.values())
@@ -316,9 +314,8 @@ def test_refused_violations_and_remarks_are_apart(tmp_path):
     refused = entry("refused", results(PROBLEMS), refused="it is 3 GB").grading
     line = "torch.softmax in a.py:1: x"
     violating = entry("violating", forbidden={"softmax": {"softmax": (line,)}}, sources={line: "the source"}).grading
-    page = site(tmp_path, refused, violating, entry("left-out", taken_in=("big.bin was left out",)).grading)[
-        "index.html"
-    ]
+    left_out = entry("left-out", taken_in=("big.bin was left out",)).grading
+    page = site(tmp_path, refused, violating, left_out)["index.html"]
     assert "violation of the rules" in page
     assert f"softmax: {line}" in page
     assert "the source" in page
@@ -355,9 +352,8 @@ class Page(HTMLParser):
 
 
 def test_hostile_text_is_text(tmp_path):
-    tame = [
-        Page(page) for page in site(tmp_path, *(hostile_grading("x", f"s{i}") for i in range(len(HOSTILE)))).values()
-    ]
+    harmless = site(tmp_path, *(hostile_grading("x", f"s{i}") for i in range(len(HOSTILE))))
+    tame = [Page(page) for page in harmless.values()]
     pages = site(tmp_path, *(hostile_grading(text, f"s{i}") for i, text in enumerate(HOSTILE)))
     for (name, text), expected in zip(pages.items(), tame, strict=True):
         assert not re.search("[\0\x1b\u202e\u2066]", text), name

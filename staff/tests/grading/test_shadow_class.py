@@ -45,6 +45,5 @@ def test_each_problem_gets_what_it_deserves(rows):
 
 
 def test_the_points_of_all_are_what_they_were(rows):
-    assert {name: float(row["points"]) for name, row in rows.items()} == {
-        name: pytest.approx(CLASS[name].points, abs=0.006) for name in rows
-    }
+    expected = {name: pytest.approx(CLASS[name].points, abs=0.006) for name in rows}
+    assert {name: float(row["points"]) for name, row in rows.items()} == expected

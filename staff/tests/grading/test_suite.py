@@ -64,9 +64,8 @@ def test_a_student_whose_work_is_reproduced_has_a_name(tmp_path: Path, monkeypat
 
 
 def test_only_what_is_asked_for_is_rehearsed() -> None:
-    assert set(load_graded_suite(ROOT, "test_softmax").remote_calls) == {
-        test.name for test in load_both_suites(ROOT).tests if test.function == "test_softmax"
-    }
+    expected = {test.name for test in load_both_suites(ROOT).tests if test.function == "test_softmax"}
+    assert set(load_graded_suite(ROOT, "test_softmax").remote_calls) == expected
 
 
 @pytest.mark.parametrize(
@@ -123,9 +122,7 @@ def load_with(tmp_path: Path) -> Load:
 
 
 @pytest.mark.slow
-def test_who_draws_at_random_is_graded_as_at_home(
-    load_with: Load, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_draws_are_graded_as_at_home(load_with: Load, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     program: dict[str, Any] = {}
     exec(SHUFFLES, program)  # noqa: S102
     monkeypatch.setitem(RIGHT, "run_softmax", program["run_softmax"])

@@ -138,9 +138,8 @@ def test_answers_that_are_no_ones_are_named_and_nobody_else_suffers(class_of_fou
 
 def test_who_answered_twice_and_not_the_same_is_named(class_of_four, sandbox: Sandbox, tmp_path: Path) -> None:
     suite, (ada, *_), _ = class_of_four
-    (tmp_path / "eve.py").write_text(
-        "import os, torch\ndef run_softmax(*a, **b): return torch.tensor([*os.urandom(9)])"
-    )
+    source = "import os, torch\ndef run_softmax(*a, **b): return torch.tensor([*os.urandom(9)])"
+    (tmp_path / "eve.py").write_text(source)
     for part in ("a", "b"):
         grade(suite, sandbox, [tmp_path / "eve.py", ada], tmp_path / part)
     answers = (tmp_path / "a" / ANSWERS, tmp_path / "b" / ANSWERS)

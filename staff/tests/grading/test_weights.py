@@ -34,17 +34,15 @@ def raises(Q, K, V, mask):
 def test_right_attention_has_the_right_weights():
     measured = measure_weights(run_scaled_dot_product_attention)
     assert [pytest.approx(row, abs=1e-5) for row in compute_right_weights()] == list(measured)
-    assert all(
-        weight == 0 for row, mask in zip(measured, list_allowed_keys(), strict=True) for weight in row[sum(mask) :]
-    )
+    pairs = zip(measured, list_allowed_keys(), strict=True)
+    assert all(weight == 0 for row, mask in pairs for weight in row[sum(mask) :])
     assert "agree with the right ones to three decimals" in compare_weights(measured)
 
 
 def test_where_wrong_attention_differs_most_is_said():
+    yours = "your weight there is 0.965, and it should be 0.501."
     said = compare_weights(measure_weights(without_scale))
-    assert said == (
-        "They differ most for query 5 and key 2, counted from 0: your weight there is 0.965, and it should be 0.501."
-    )
+    assert said == f"They differ most for query 5 and key 2, counted from 0: {yours}"
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,8 @@ def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.M
     assert "MiB of tensors held at most, forward and backward" in rows
     assert max(map(len, output.splitlines())) <= 80
     for name in ("yours", CHUNKS, "PyTorch, math", "PyTorch, is_causal"):
-        assert (
-            len([row for row in rows if row.startswith(f"{name} ")]) == 4
-        )  # time and memory, with backward and without
+        # Time and memory, with backward and without.
+        assert len([row for row in rows if row.startswith(f"{name} ")]) == 4
     nothing = lab("bench", "--length", "16", adapters="")
     assert nothing.exit_code == 0
     assert "yours is left out: " in nothing.output

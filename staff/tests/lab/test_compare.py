@@ -15,9 +15,8 @@ def compare(lab: Lab, adapters: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("seed", ["0", "1", "2", "3"])
 def test_right_attention(lab: Lab, seed: str) -> None:
-    assert compare(lab, ATTENTION, "--seed", seed).endswith(
-        "On all 10 inputs your attention agrees with PyTorch's, gradients included."
-    )
+    said = "On all 10 inputs your attention agrees with PyTorch's, gradients included."
+    assert compare(lab, ATTENTION, "--seed", seed).endswith(said)
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,8 @@ def test_the_gradients_of_a_case_are_compared_too(lab: Lab) -> None:
 
 
 def test_where_nan_or_infinity_first_appears(lab: Lab) -> None:
-    naive = changed(
-        ATTENTION, ("torch.softmax(scores, dim=-1).nan_to_num()", "scores.exp() / scores.exp().sum(-1, True)")
-    )
+    by_hand = ("torch.softmax(scores, dim=-1).nan_to_num()", "scores.exp() / scores.exp().sum(-1, True)")
+    naive = changed(ATTENTION, by_hand)
     report = words(lab, saved(Q=torch.full((2, 3, 4), 500.0)), adapters=naive)
     assert "Infinity first appears in line 9 of adapters.py: `scores.exp()`" in report
     assert "the answer is NaN or infinite in" in report
@@ -324,9 +323,8 @@ def test_what_is_hidden_from_sight(lab: Lab) -> None:
     built_in = "from torch.nn.functional import scaled_dot_product_attention as run_scaled_dot_product_attention"
     assert "Nothing of this call can be followed" in words(lab, *CAUSAL, adapters=built_in)
     by_numpy = changed(ATTENTION, ("torch.softmax(scores, dim=-1)", "torch.tensor(scores.softmax(-1).numpy())"))
-    assert (
-        marks(lab, *CAUSAL, adapters=by_numpy)["weights = torch.tensor(scores.softmax(-1).numpy()).nan_to_num()"] == "✓"
-    )
+    line = "weights = torch.tensor(scores.softmax(-1).numpy()).nan_to_num()"
+    assert marks(lab, *CAUSAL, adapters=by_numpy)[line] == "✓"
 
 
 @pytest.mark.parametrize(

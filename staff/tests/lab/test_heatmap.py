@@ -37,9 +37,8 @@ def test_the_weights_of_a_call_head_by_head(lab: Lab) -> None:
     assert rows[2:4] == ["0 100 · · · · · · 0 100 · · · · · ·", "1 68 32 · · · · · 1 61 39 · · · · ·"]
     assert rows[-1] == "rows are queries, columns are keys; in percent; · hidden by the mask"
     assert max(map(len, result.output.splitlines())) <= 80
-    assert (
-        "3 14 14 14 14 14 14 14 3 14" in rows_of(lab("show", "--case", "attention/3d-causal", adapters=EVEN).output)[5]
-    )
+    even = rows_of(lab("show", "--case", "attention/3d-causal", adapters=EVEN).output)
+    assert "3 14 14 14 14 14 14 14 3 14" in even[5]
     assert "\nuv run cs336 show --case attention/other-by-hand\n" in lab("show").output
 
 

@@ -35,9 +35,8 @@ def run_page(page: str, folder: Path) -> list[str]:
 
 def read_texts(cell: NotebookNode) -> list[str]:
     """The text of all outputs of a cell, without what makes it bold."""
-    texts = (
-        output.get("text") or output["data"]["text/plain"] for output in cell.outputs if output.get("name") != "stderr"
-    )
+    outputs = (output for output in cell.outputs if output.get("name") != "stderr")
+    texts = (output.get("text") or output["data"]["text/plain"] for output in outputs)
     return [re.sub(r"\x1b\[[\d;]*m", "", text) for text in texts]
 
 

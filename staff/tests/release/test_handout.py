@@ -226,9 +226,8 @@ def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(out: Path
 
 def test_pictures_are_those_that_the_texts_show(files: Mapping[str, bytes]) -> None:
     texts = b"".join(content for name, content in files.items() if name.endswith(".md")).decode()
-    assert {name for name in files if name.startswith("docs/pictures/")} == {
-        f"docs/{picture}" for picture in re.findall(r"\]\((pictures/.*?)\)", texts)
-    }
+    shown = {f"docs/{picture}" for picture in re.findall(r"\]\((pictures/.*?)\)", texts)}
+    assert {name for name in files if name.startswith("docs/pictures/")} == shown
 
 
 def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:

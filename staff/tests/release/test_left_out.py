@@ -57,9 +57,8 @@ def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> No
         "cs336_basics/nn/blockwise.py",
         "tests/test_8_blockwise.py",
     }
-    assert {name.split("/")[1] for name in gone if name.startswith("fixtures/")} == {
-        *("blockwise", "blockwise-gradients", "blockwise-last-digit")
-    }
+    cases = {name.split("/")[1] for name in gone if name.startswith("fixtures/")}
+    assert cases == {"blockwise", "blockwise-gradients", "blockwise-last-digit"}
     for name in ("adapters.py", "assignment.toml", BONUS_TEXT):
         assert b"blockwise" not in after[name].lower()
         assert before[name].count(b"\n") > after[name].count(b"\n") + 10
@@ -104,9 +103,8 @@ def test_what_a_kept_problem_needs_is_not_left_out(tmp_path: Path) -> None:
 
 
 def test_what_is_needed_comes_first(tmp_path: Path) -> None:
-    (write_tree(tmp_path) / "assignment.toml").write_text(
-        (ROOT / "assignment.toml").read_text().replace('needs = ["softmax"]', 'needs = ["rope"]')
-    )
+    stated = (ROOT / "assignment.toml").read_text().replace('needs = ["softmax"]', 'needs = ["rope"]')
+    (write_tree(tmp_path) / "assignment.toml").write_text(stated)
     with pytest.raises(AssignmentError, match=r"problem\.needs names rope, which is not an earlier problem"):
         load_problems(tmp_path)
 

@@ -17,9 +17,8 @@ def run(folder: Path, module: str, *arguments: str) -> str:
 
 
 def test_what_it_writes_is_tested_and_verified_as_it_is(tmp_path: Path) -> None:
-    assert "The first line of each file says what to change." in run(
-        tmp_path, "whichline", "staff", "new-assignment", "x"
-    )
+    said = "The first line of each file says what to change."
+    assert said in run(tmp_path, "whichline", "staff", "new-assignment", "x")
     folder = tmp_path / "x"
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
     assert len(files) > 15

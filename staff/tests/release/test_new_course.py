@@ -91,9 +91,7 @@ def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, fold
 
 @pytest.mark.parametrize("lost", ["missing", "not the secret that course.toml names"])
 @pytest.mark.parametrize("command", ["grade .", "verify --write", "gradescope -o a.zip", "verify"])
-def test_without_its_secret_nothing_is_graded_drawn_or_packed(
-    checkout: Path, folder: Path, command: str, lost: str
-) -> None:
+def test_a_lost_secret_stops_grading_drawing_and_packing(checkout: Path, folder: Path, command: str, lost: str) -> None:
     run("new-course", folder)
     secret = folder / "secret.txt"
     secret.unlink() if lost == "missing" else secret.write_text("0" * 64)
@@ -132,9 +130,8 @@ def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, fo
     assert list(check_fixtures(folder / "hidden", FEW, load_release().seed)) == []
     dated = re.compile(r"\d{4}-\d\d-\d\d-\d{6}-")
     after = files_in(folder)
-    assert {dated.sub("", name): text for name, text in after.items() if dated.match(name)} == {
-        name: text for name, text in before.items() if name.startswith(("secret", "hidden"))
-    }
+    kept = {name: text for name, text in before.items() if name.startswith(("secret", "hidden"))}
+    assert {dated.sub("", name): text for name, text in after.items() if dated.match(name)} == kept
     assert (after["roster.csv"], after["results/grades.csv"]) == (b"Student", b"ada")
     assert str(next(folder.glob("*-secret.txt"))) in result.output
     assert (checkout / COURSE).read_text().count("\n") == 7, "the two keys are replaced"
@@ -230,8 +227,7 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     lines = lines.replace("uv run --no-sync cs336", f"{sys.executable} -m whichline")
     assert "uv run" not in lines
     do("/bin/bash", "-euc", lines)
-    seed = Release(secret).seed
-    assert {
-        name: load_metadata(folder / "hidden", name)["seed"] for name in list_case_names(folder / "hidden", "**/*")
-    } == {case.name: seed(case.name) for spec in SPECS.values() for case in spec.hidden}
+    hidden, seed = folder / "hidden", Release(secret).seed
+    seeds = {name: load_metadata(hidden, name)["seed"] for name in list_case_names(hidden, "**/*")}
+    assert seeds == {case.name: seed(case.name) for spec in SPECS.values() for case in spec.hidden}
     assert do("git", "status", "--porcelain") == " M staff/course.toml\n"

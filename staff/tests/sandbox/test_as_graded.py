@@ -112,8 +112,7 @@ def test_at_home(tmp_path: Path) -> None:
     student = Student(tmp_path / "root")
     for name, source in FILES.items():
         (student.folder / name).write_text(source.replace("OUTSIDE", repr(str(tmp_path / "outside.txt"))))
-    finished = subprocess.run(
-        [sys.executable, "-c", AT_HOME, str(len(FILES))], cwd=student.folder, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", AT_HOME, str(len(FILES))]
+    finished = subprocess.run(command, cwd=student.folder, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout.splitlines()[-1]) == EXPECTED

@@ -135,9 +135,8 @@ def request(rng: random.Random, folder: Path) -> str:
             carried = lender.reply((text, frames.elements(tensor.detach())), TOKEN)
         except frames.FrameError:
             return "refused"
-        if carried and "value" in (
-            header := json.loads(carried[start : start + frames.PREFIX.unpack_from(carried)[0]])
-        ):
+        header = json.loads(carried[start : start + frames.PREFIX.unpack_from(carried)[0]]) if carried else {}
+        if "value" in header:
             given += sum(math.prod(each["shape"]) for each in header["tensors"])
             outcome = "read"
     assert given <= 24

@@ -94,9 +94,8 @@ def test_what_no_adapter_takes_is_no_mistake_of_the_students(run: Run) -> None:
 
 
 def test_what_a_call_draws_is_random_unless_the_test_seeds_it(run: Run) -> None:
-    adapters = run(
-        "import random, numpy\n" + returning("[torch.rand(()).item(), random.random(), numpy.random.rand()]")
-    )
+    drawing = "[torch.rand(()).item(), random.random(), numpy.random.rand()]"
+    adapters = run("import random, numpy\n" + returning(drawing))
 
     def draw() -> list[float]:
         return adapters.run_softmax(torch.ones(1), 0)
@@ -111,9 +110,8 @@ def test_what_a_call_draws_is_random_unless_the_test_seeds_it(run: Run) -> None:
 
 
 def test_strides_and_identity_go_over(run: Run) -> None:
-    source = (
-        "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
-    )
+    answer = "[Q is K, K is V, Q.stride(), mask.stride()]"
+    source = f"def run_scaled_dot_product_attention(Q, K, V, mask):\n    return {answer}"
     x = torch.randn(3, 4).T
     mask = torch.ones(1, 3, dtype=torch.bool).expand(4, 3)
     same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask)

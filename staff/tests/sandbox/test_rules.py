@@ -174,9 +174,8 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
 
 def paying(**ran: str) -> dict[str, dict[str, float]]:
     """Who pays what, if each of these problems runs these functions of torch."""
-    works = {
-        problem: {RULES.name_work(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS
-    }
+    functions = {problem: ran.get(problem, "").split() for problem in PROBLEMS}
+    works = {problem: {RULES.name_work(f"torch.{each}") for each in names} for problem, names in functions.items()}
     return compute_deductions(works, POINTS)
 
 
@@ -204,9 +203,7 @@ def paying(**ran: str) -> dict[str, dict[str, float]]:
         ({"rope": "nn.Embedding nn.functional.one_hot"}, {"rope": {"torch.nn.Embedding": 2}}),
     ],
 )
-def test_a_work_that_is_not_the_students_own_is_paid_for_once(
-    ran: dict[str, str], paid: dict[str, dict[str, float]]
-) -> None:
+def test_work_not_the_students_own_is_paid_for_once(ran: dict[str, str], paid: dict[str, dict[str, float]]) -> None:
     assert paying(**ran) == paid
 
 
@@ -240,9 +237,8 @@ def test_the_list_follows_the_namespaces_of_torch() -> None:
     helpers = {"boolean_dispatch", "handle_torch_function", "assert_int_or_pair"}
     public = {name for name in functions if not name.startswith("_")} - helpers - {"pad"}
     assert {f"torch.nn.functional.{name}" for name in public} <= RULES.names
-    layers = [
-        name for name in dir(nn) if isinstance(getattr(nn, name), type) and issubclass(getattr(nn, name), nn.Module)
-    ]
+    classes = [name for name in dir(nn) if isinstance(getattr(nn, name), type)]
+    layers = [name for name in classes if issubclass(getattr(nn, name), nn.Module)]
     allowed = {name for name in layers if name in RULES.allowed or "Pad" in name}
     assert {name for name in layers if f"torch.nn.{name}" not in RULES.names} == allowed
     assert len(allowed) == len(RULES.allowed) - 4 + 15  # Rearrange, Reduce, pad; and layers that pad

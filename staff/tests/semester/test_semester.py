@@ -108,6 +108,5 @@ def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0)
         work = student.work
         points = (work.points + work.softmax * (softmax - 1)) * (1 - student.penalty)
         least = 0 if work.hostile else points - ROUNDING
-        assert least <= grades[key] <= points + ROUNDING, (
-            f"{key}, {work.what}: expected {points:.2f}, got {grades[key]}"
-        )
+        what = f"{key}, {work.what}: expected {points:.2f}, got {grades[key]}"
+        assert least <= grades[key] <= points + ROUNDING, what

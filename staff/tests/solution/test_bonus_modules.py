@@ -71,9 +71,8 @@ def test_weights_come_back_from_torch_as_they_went(bias: bool) -> None:
     theirs = pytorchs(bias, torch.float64).eval()
     ours = from_torch(theirs)
     back = to_torch(ours)
-    assert {name: (x.dtype, x.tolist()) for name, x in back.state_dict().items()} == {
-        name: (x.dtype, x.tolist()) for name, x in theirs.state_dict().items()
-    }
+    expected = {name: (x.dtype, x.tolist()) for name, x in theirs.state_dict().items()}
+    assert {name: (x.dtype, x.tolist()) for name, x in back.state_dict().items()} == expected
     assert (back.num_heads, back.batch_first, back.training, ours.training) == (3, True, False, False)
     with torch.no_grad():
         ours.q_proj.weight.zero_()

@@ -46,9 +46,8 @@ def test_attention_averages_with_its_own_weights() -> None:
 
 
 def test_no_keys_give_zeros_and_no_queries_nothing() -> None:
-    assert (
-        scaled_dot_product_attention(drawn(2, 5, 3), drawn(2, 0, 3), drawn(2, 0, 4)).tolist() == [[[0.0] * 4] * 5] * 2
-    )
+    zeros = [[[0.0] * 4] * 5] * 2
+    assert scaled_dot_product_attention(drawn(2, 5, 3), drawn(2, 0, 3), drawn(2, 0, 4)).tolist() == zeros
     assert scaled_dot_product_attention(drawn(2, 0, 3), drawn(2, 5, 3), drawn(2, 5, 4)).shape == (2, 0, 4)
     assert scaled_dot_product_attention(drawn(0, 5, 3), drawn(0, 5, 3), drawn(0, 5, 4)).shape == (0, 5, 4)
 

@@ -42,9 +42,8 @@ def test_a_module_takes_device_and_dtype_and_has_these_parameters_alone(
 ) -> None:
     module = make(*sizes, device="meta", dtype=torch.bfloat16)
     made = {name: attrgetter(name)(module) for name in shapes}
-    assert {name: (x.shape, x.dtype, x.device.type) for name, x in made.items()} == {
-        name: (shape, torch.bfloat16, "meta") for name, shape in shapes.items()
-    }
+    expected = {name: (shape, torch.bfloat16, "meta") for name, shape in shapes.items()}
+    assert {name: (x.shape, x.dtype, x.device.type) for name, x in made.items()} == expected
     assert {*dict(module.named_parameters()), *module.state_dict()} <= shapes.keys()
 
 
