@@ -40,14 +40,7 @@ from whichline.checking.short_failures import (
 from whichline.checking.text import Text
 from whichline.checking.watchdog import LONG, describe_time_limit, find_students_line, watchdog
 from whichline.engine.annotations import check_annotations
-from whichline.engine.assignment import (
-    SuiteError,
-    find_tests,
-    load_problems,
-    name_command,
-    serve,
-    student_files,
-)
+from whichline.engine.assignment import SuiteError, find_tests, load_problems, name_command, serve, student_files
 from whichline.engine.errors import CourseworkError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding

@@ -80,11 +80,7 @@ def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> C
     """Draw a case in which nothing is dropped, since which weights are dropped differs between programs."""
     dropout, training = random.choice(((0.0, True), (0.5, False)))
     drawing = inputs(
-        *batch(random),
-        **attention.draw_sizes(random),
-        mask=random.choice(masks),
-        dropout=dropout,
-        training=training,
+        *batch(random), **attention.draw_sizes(random), mask=random.choice(masks), dropout=dropout, training=training
     )
     return CaseSpec("attention_module", "run_scaled_dot_product_attention_module", drawing)
 

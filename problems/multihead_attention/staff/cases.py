@@ -12,12 +12,7 @@ from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spr
 
 
 def inputs(
-    *batch: int,
-    queries: int = 5,
-    keys: int = 7,
-    d_model: int = 24,
-    num_heads: int = 3,
-    mask: str | None = None,
+    *batch: int, queries: int = 5, keys: int = 7, d_model: int = 24, num_heads: int = 3, mask: str | None = None
 ) -> Callable[[Generator], Inputs]:
     """Draw inputs; `mask` names one of `HEAD_MASKS`."""
 

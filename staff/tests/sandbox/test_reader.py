@@ -166,11 +166,7 @@ ENDED = "the process that read it ended with exit status"
         (lambda: 1 / 0, OSError, "ZeroDivisionError: division by zero$"),
         (lambda: os.stat("/nowhere"), OSError, r"\[Errno 2\] No such file or directory: '/nowhere'$"),
         (lambda: time.sleep(600), OSError, r"it was not read within 0\.5 s on the clock$"),
-        (
-            lambda: bytes(1 << 30),
-            Refused,
-            r"it took more than \d+ MiB of memory to read; put your code into",
-        ),
+        (lambda: bytes(1 << 30), Refused, r"it took more than \d+ MiB of memory to read; put your code into"),
     ],
     ids=["a fault", "an exit", "an error", "a file that is missing", "no end", "memory"],
 )

@@ -12,14 +12,7 @@ from whichline.engine.assignment import ADAPTERS, find_problem, find_root, load_
 from whichline.engine.kit import find_wheels, is_installed
 from whichline.submission.reset import list_written
 from whichline.submission.reset import reset as reset_files
-from whichline.submission.submit import (
-    FILE_NAME,
-    SubmissionError,
-    collect,
-    read_submission,
-    unpacked,
-    write_submission,
-)
+from whichline.submission.submit import FILE_NAME, SubmissionError, collect, read_submission, unpacked, write_submission
 from whichline.submission.update import apply_update, read_update
 
 
