@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, wraps
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -98,10 +98,9 @@ def load_specs() -> Mapping[str, ProblemSpec]:
         wrong += _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
     for id, spec in specs.items():
         if list(spec.outputs) != ["answer", *sorted(spec.outputs[1:])]:
-            wrong.append(
-                f"{PROBLEMS}/{id}/{STAFF}/__init__.py: the outputs are {', '.join(spec.outputs)}; expected "
-                '"answer" first, then the others in alphabetical order'
-            )
+            outputs = f"the outputs are {', '.join(spec.outputs)}"
+            expected = 'expected "answer" first, then the others in alphabetical order'
+            wrong.append(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: {outputs}; {expected}")
         first = {case.call: case.name for case in (*spec.hidden[::-1], *spec.public[::-1])}
         for call in first.keys() - spec.calls:
             wrong.append(f"the case {first[call]} calls {call}, which is not among the adapters of {id}")
@@ -145,7 +144,7 @@ def _load_spec(id: str) -> ProblemSpec:
     if not isinstance(spec, ProblemSpec):
         raise SuiteError(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: expected SPEC, a ProblemSpec")
     reference = _import(f"{PROBLEMS}.{id}.{REFERENCE}")
-    return replace(spec, answers=[_compute_in_float64(getattr(reference, call)) for call in adapters])
+    return replace(spec, answers=[in_float64()(getattr(reference, call)) for call in adapters])
 
 
 def _import(name: str) -> ModuleType:
@@ -160,15 +159,6 @@ def _import(name: str) -> ModuleType:
             raise
         at = f"{Path(own[-1].filename).relative_to(get_root())}:{own[-1].lineno}"
         raise SuiteError(f"{at}: {type(error).__name__}: {error}") from error
-
-
-def _compute_in_float64(right: Adapter) -> Adapter:
-    @wraps(right)
-    def compute(*args: Any, **kwargs: Any) -> Any:
-        with in_float64():
-            return right(*args, **kwargs)
-
-    return compute
 
 
 def _check_adapters(homes: Mapping[str, str]) -> Iterator[str]:
