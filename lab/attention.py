@@ -93,10 +93,8 @@ def make_call(name: str, tensors: Mapping[str, Any]) -> Case:
         BadInput: Q, K or V is not among them.
     """
     if missing := [key for key in NAMES[:3] if not isinstance(tensors.get(key), Tensor)]:
-        raise BadInput(
-            f"{name} lacks {' and '.join(missing)}, it has {', '.join(tensors) or 'nothing'}: "
-            "a call of attention is Q, K, V and, if there is one, mask"
-        )
+        lacks = f"lacks {' and '.join(missing)}, it has {', '.join(tensors) or 'nothing'}"
+        raise BadInput(f"{name} {lacks}: a call of attention is Q, K, V and, if there is one, mask")
     return Case(name, ADAPTER, {key: tensors.get(key) for key in NAMES}, None, {})
 
 
@@ -141,10 +139,8 @@ def explain_misfit(call: Case) -> str:
                 return f"{came} should be boolean, True = may attend: {AS_BOOLEAN}"
             dtype = "boolean" if name == "mask" else "of one floating-point dtype with Q"
             shape = contract.dim_str.replace("*#batch", "...").replace("#", "").replace(" ", ", ")
-            return (
-                f"{came} does not fit what is before it: it should be {dtype}, and of the shape ({shape}). "
-                "Is it transposed, or of another sequence?"
-            )
+            expected = f"it should be {dtype}, and of the shape ({shape})"
+            return f"{came} does not fit what is before it: {expected}. Is it transposed, or of another sequence?"
     return ""
 
 

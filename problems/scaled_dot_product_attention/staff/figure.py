@@ -79,10 +79,8 @@ def compare_weights(weights: Matrix) -> str:
     most, query, key, yours, right = max(differences)
     if most <= AGREES:
         return "Your weights are right: they agree with the right ones to three decimals."
-    return (
-        f"They differ most for query {query} and key {key}, counted from 0: your weight there is {yours:.3g}, and it "
-        f"should be {right:.3g}."
-    )
+    wrong = f"your weight there is {yours:.3g}, and it should be {right:.3g}"
+    return f"They differ most for query {query} and key {key}, counted from 0: {wrong}."
 
 
 FIGURE = Figure(

@@ -193,10 +193,8 @@ def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
 
 def _need_linux() -> None:
     if sys.platform != "linux":
-        raise click.ClickException(
-            "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
-            "Use a Linux machine, or WSL on Windows"
-        )
+        why = "the sandbox and the limits are its kernel's, those of --sandbox none too"
+        raise click.ClickException(f"grading needs Linux: {why}. Use a Linux machine, or WSL on Windows")
 
 
 @contextmanager

@@ -46,10 +46,8 @@ def request_diagnosis(
         return (), ""
     every = [*results, *(result for result, _ in drawn)]
     tests = {result.test: result.problem for result in every if not result.passed}
-    cases = [
-        {field.name: getattr(case, field.name) for field in fields(case) if field.init and field.name != "original"}
-        for _, case in drawn
-    ]
+    given = [field.name for field in fields(Case) if field.init and field.name != "original"]
+    cases = [{name: getattr(case, name) for name in given} for _, case in drawn]
     with Interview(sandbox.diagnosis, submission, LIMITS) as interview:
         try:
             answer = interview.ask_for("the advice", [result.as_json() for result in every], cases)

@@ -192,11 +192,8 @@ class Gradebook(AbstractContextManager["Gradebook"]):
     def outcomes(self, grading: Grading) -> tuple[Collection[str], dict[str, str]]:
         """All tests that it was graded with, and what became of those that did not pass."""
         (tests,) = self._connection.execute("SELECT tests FROM attempt WHERE id = ?", (grading.id,)).fetchone()
-        query = 'SELECT test, "case", outcome FROM outcome WHERE attempt = ?'
-        found = {
-            tables.join_name(test, case): outcome
-            for test, case, outcome in self._connection.execute(query, (grading.id,))
-        }
+        rows = self._connection.execute('SELECT test, "case", outcome FROM outcome WHERE attempt = ?', (grading.id,))
+        found = {tables.join_name(test, case): outcome for test, case, outcome in rows}
         return self._read_list(tests), found
 
     def paths(self) -> dict[str, str]:
@@ -276,10 +273,9 @@ class Gradebook(AbstractContextManager["Gradebook"]):
         try:
             yield
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise DamagedRow(
-                f"{self._path}: what is recorded of {submission} cannot be read ({error}); grade {path} again, "
-                "or take the gradebook from a backup"
-            ) from None
+            what = f"what is recorded of {submission} cannot be read ({error})"
+            todo = f"grade {path} again, or take the gradebook from a backup"
+            raise DamagedRow(f"{self._path}: {what}; {todo}") from None
 
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])

@@ -105,10 +105,9 @@ def _list_fitting(folder: Path, paths: list[Path]) -> Platform:
     if 2 * fits[best] < len(paths):
         return "none"
     if fits[best] == fits[second]:
-        raise RosterError(
-            f"the files in {_flatten(str(folder))} are named as {best.title()} and {second.title()} name them; "
-            f'say which it was, `platform = "{best}"` or `platform = "{second}"`, in staff/course.toml'
-        )
+        names = f"are named as {best.title()} and {second.title()} name them"
+        which = f'`platform = "{best}"` or `platform = "{second}"`, in staff/course.toml'
+        raise RosterError(f"the files in {_flatten(str(folder))} {names}; say which it was, {which}")
     return best
 
 
@@ -171,10 +170,8 @@ def check_claims(works: Mapping[str, Upload]) -> None:
         for student in handed_in(work.path, name, work.platform).students:
             if (other := claimed.setdefault(student.key, work.path)) != work.path:
                 both = f"{_flatten(str(other))} and {_flatten(str(work.path))}"
-                raise RosterError(
-                    f"two submissions by student {_flatten(student.key)}: {both}; "
-                    "keep the right one, put files of one submission into a folder, grade attempts one after another"
-                )
+                todo = "keep the right one, put files of one submission into a folder, grade attempts one after another"
+                raise RosterError(f"two submissions by student {_flatten(student.key)}: {both}; {todo}")
 
 
 def _parse_name(path: Path, platform: Platform) -> dict[str, str]:

@@ -176,7 +176,5 @@ class Cell(NamedTuple):
 
 def draw_cells(weights: Matrix, allowed: Iterable[Iterable[bool]]) -> list[list[Cell]]:
     """Nothing is drawn of a student's if there are no numbers."""
-    return [
-        [Cell(weight, not seen) for weight, seen in zip(row, mask, strict=True)]
-        for row, mask in zip(weights, allowed, strict=False)
-    ]
+    rows = zip(weights, allowed, strict=False)
+    return [[Cell(weight, not seen) for weight, seen in zip(row, mask, strict=True)] for row, mask in rows]

@@ -113,10 +113,8 @@ def _check_range(results: Results, grading: Grading, problem: str, points: float
     earned, maximum = grading.earned(problem), grading.compute_maximum(problem)
     least, most = 0 - earned, maximum - earned
     if not least - ROUNDING <= points <= most + ROUNDING:
-        raise click.ClickException(
-            f"by the tests {grading.submission} has {earned:.2f} of {maximum:g} points in {problem}: "
-            f"expected {least:+.2f} to {most:+.2f}, got {points:+g}"
-        )
+        has = f"by the tests {grading.submission} has {earned:.2f} of {maximum:g} points in {problem}"
+        raise click.ClickException(f"{has}: expected {least:+.2f} to {most:+.2f}, got {points:+g}")
 
 
 @click.command()

@@ -74,10 +74,9 @@ class Report:
             yield f"The submission was not run: {notes.refused}"
         yield from self.grading.decisions
         if notes.missing:
-            yield (
-                f"Your code imports {', '.join(notes.missing)}: your submission has no such file, and the grader "
-                "has no such package. That costs nothing as long as no graded function needs it."
-            )
+            lacks = f"Your code imports {', '.join(notes.missing)}: your submission has no such file"
+            costs = "That costs nothing as long as no graded function needs it."
+            yield f"{lacks}, and the grader has no such package. {costs}"
         yield from notes.taken_in
 
     @property

@@ -144,10 +144,8 @@ class Replayer:
     def start(self, name: str, answered: str = "") -> None:
         """Begin with a test of this name; its answers may have another one."""
         self.values = []
-        self._remote_calls, self._replies = (
-            self._all_remote_calls.get(name, ()),
-            self._all_replies.get(answered or name, ()),
-        )
+        self._remote_calls = self._all_remote_calls.get(name, ())
+        self._replies = self._all_replies.get(answered or name, ())
 
     def reply(self, call: RemoteCall) -> Reply:
         number = len(self.values)

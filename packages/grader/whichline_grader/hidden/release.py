@@ -82,10 +82,9 @@ def load_release() -> Release:
 
 def describe_rehearsal() -> str:
     """Warn that everybody can read the secret."""
-    return (
-        "REHEARSAL: the hidden inputs come from the example secret of whichline-grader, which anyone can read. "
-        f"Run `{name_command('staff new-course FOLDER')}` before you grade a class."
-    )
+    public = "the hidden inputs come from the example secret of whichline-grader, which anyone can read"
+    todo = f"Run `{name_command('staff new-course FOLDER')}` before you grade a class."
+    return f"REHEARSAL: {public}. {todo}"
 
 
 def load_course_folder() -> CourseFolder:
@@ -95,9 +94,8 @@ def load_course_folder() -> CourseFolder:
 
 def naming(folder: str, secret: bytes) -> str:
     """Write this folder and this secret into the first lines of the text of `course.toml`."""
-    others = re.sub(
-        r"^(folder|secret_sha256) *=.*\n", "", (get_root() / COURSE).read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
+    stated = (get_root() / COURSE).read_text(encoding="utf-8")
+    others = re.sub(r"^(folder|secret_sha256) *=.*\n", "", stated, flags=re.MULTILINE)
     return name_folder(folder, secret) + others
 
 

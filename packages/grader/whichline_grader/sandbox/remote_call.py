@@ -53,10 +53,8 @@ class RemoteCall:
             return False
         try:
             # Values that were handed back are compared by identity: the submission chose their contents.
-            arguments = [
-                mine if isinstance(mine, Earlier) and mine.find(values) is theirs else theirs
-                for mine, theirs in zip(self.arguments, call.arguments, strict=True)
-            ]
+            pairs = zip(self.arguments, call.arguments, strict=True)
+            arguments = [own if isinstance(own, Earlier) and own.find(values) is each else each for own, each in pairs]
         except LookupError:
             return False
         return _identify(arguments) == self.identity

@@ -106,10 +106,9 @@ class Run:
             raise click.ClickException(f"the tests could not start\n{self.broken}")
         if not self.results:
             if self.status is not None:
-                raise click.ClickException(
-                    f"the tests could not start: the process ended with status {self.status} before the first test. "
-                    "Do your files end it\nwhen they are imported, for example with os._exit?"
-                )
+                ended = f"the process ended with status {self.status} before the first test"
+                todo = "Do your files end it\nwhen they are imported, for example with os._exit?"
+                raise click.ClickException(f"the tests could not start: {ended}. {todo}")
             endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
             raise click.ClickException(f"you pressed Ctrl-C before the first test{self.line}{endless}")
         if self.status is None:

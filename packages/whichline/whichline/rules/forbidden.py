@@ -87,10 +87,8 @@ class Forbidden:
     def _is_functional(self, name: str) -> bool:
         """Tell whether torch.nn.functional defines this name itself, and it is not allowed."""
         owners = (functional.__name__, "torch", "torch._C._nn")
-        return (
-            not (name.startswith("_") or self._is_allowed(name))
-            and getattr(getattr(functional, name, None), "__module__", None) in owners
-        )
+        is_defined = getattr(getattr(functional, name, None), "__module__", None) in owners
+        return is_defined and not (name.startswith("_") or self._is_allowed(name))
 
     def _is_forbidden(self, name: str) -> bool:
         """Tell whether a name is forbidden in any namespace of torch.
