@@ -53,12 +53,8 @@ def take_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> None:
         way()  # Python's bytecode is written, and files are in memory
     seconds = [[way() for way in ways.values()] for _ in range(rounds)]
     click.echo(f"\n{'':<20} {'median':>8} {'worst':>8} {'ratio to ' + next(iter(ways)):>24}")
-    for name, each, ratios in zip(
-        ways,
-        zip(*seconds, strict=True),
-        zip(*([x / row[0] for x in row] for row in seconds), strict=True),
-        strict=True,
-    ):
+    to_first = zip(*([x / row[0] for x in row] for row in seconds), strict=True)
+    for name, each, ratios in zip(ways, zip(*seconds, strict=True), to_first, strict=True):
         click.echo(f"{name:<20} {statistics.median(each):6.2f} s {max(each):6.2f} s {statistics.median(ratios):24.2f}")
 
 

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from staff.tests.grading.conftest import succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_gradebook import GRADING
@@ -37,10 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copyfile(path, target)
     for folder in ("tests", "problems"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for problem in load_problems(ROOT).values():
-        for file in problem.files:
-            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / file).touch()
+    write_files(tmp_path, {file: "" for problem in load_problems(ROOT).values() for file in problem.files})
     monkeypatch.setattr(release, "COURSE", tmp_path / FILE)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from staff.tests import ROOT
-from staff.tests.files import commit_all, copy_tree, files_in
+from staff.tests.files import commit_all, copy_tree, files_in, write_files
 from whichline.cli import main as cs336
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import list_case_names, load_metadata
@@ -39,10 +39,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copyfile(ROOT / "assignment.toml", checkout / "assignment.toml")
     shutil.copytree(ROOT / "problems", checkout / "problems", ignore=shutil.ignore_patterns("__pycache__"))
     (checkout / COURSE).write_text('# of the course\n\n# folder = "~/x"  # its folder\n[late]\npercent = 10\n')
-    for problem in load_problems(ROOT).values():
-        for file in problem.files:
-            (checkout / file).parent.mkdir(parents=True, exist_ok=True)
-            (checkout / file).touch()
+    write_files(checkout, {file: "" for problem in load_problems(ROOT).values() for file in problem.files})
     for module in (release, new_course):
         monkeypatch.setattr(module, "get_root", lambda: checkout)
     monkeypatch.setattr(new_course, "load_specs", lambda: {"softmax": replace(SPECS["softmax"], hidden=FEW)})
