@@ -69,10 +69,9 @@ def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Studen
     once = "import sys\nassert 'once' not in vars(sys), 'twice'\nsys.once = True\n"
     student.replace("adapters.py", "\n\nimport torch\n", f"\n\n{once}import torch\n")
     said = " ".join(student.run(*command).stdout.split())
-    early = (
-        "The search for what is wrong in softmax ended early: CannotFollowError: the code cannot be imported a second"
-    )
-    assert f"{early} time: AssertionError: twice (observed.py:" in said
+    early = "The search for what is wrong in softmax ended early"
+    why = "CannotFollowError: the code cannot be imported a second time: AssertionError: twice (observed.py:"
+    assert f"{early}: {why}" in said
     assert "This is not your mistake: please show it to the staff of your course." in said
 
 
@@ -111,12 +110,10 @@ def show_board(results: dict[str, str], explanations: list[Finding], everything:
 
 def test_what_explains_a_test_stands_in_place_of_its_headline_and_is_told_once() -> None:
     results = {"test_softmax[1d]": "the answer is NaN", "test_softmax[2d]": "RuntimeError: in-place"}
-    crash = Finding(
-        SOFTMAX, "crash", ("RuntimeError: in-place.", "This raises in every call."), tests=("test_softmax[2d]",)
-    )
-    number = Finding(
-        SOFTMAX, "number", ("Expected x − max; found x.",), file="a.py", line=7, tests=("test_softmax[1d]",)
-    )
+    raising = ("RuntimeError: in-place.", "This raises in every call.")
+    crash = Finding(SOFTMAX, "crash", raising, tests=("test_softmax[2d]",))
+    expected = ("Expected x − max; found x.",)
+    number = Finding(SOFTMAX, "number", expected, file="a.py", line=7, tests=("test_softmax[1d]",))
     assert show_board(results, [crash, number]) == [
         "Next: test_softmax[2d]",
         "  RuntimeError: in-place.",
@@ -145,10 +142,8 @@ def test_what_explains_a_test_stands_in_place_of_its_headline_and_is_told_once()
 def test_below_an_error_of_the_code_pytest_names_the_other_places_alone(raised: str, below: list[str]) -> None:
     first = Finding(SOFTMAX, "first", ("Index 7 is too large.",), file="a.py", line=3, tests=("test_softmax[1d]",))
     other = Finding(SOFTMAX, "other", ("Found 2x.",), file="a.py", line=7, tests=("test_softmax[2d]",))
-    failed = [
-        Result(test, SOFTMAX, False, False, 1.0, Outcome.FAILED, Check.CALL, raised=raised)
-        for test in (*first.tests, *other.tests)
-    ]
+    tests = (*first.tests, *other.tests)
+    failed = [Result(test, SOFTMAX, False, False, 1.0, Outcome.FAILED, Check.CALL, raised=raised) for test in tests]
     assert list(shorten_findings([first, other], failed)) == ["Index 7 is too large.", *below]
 
 
@@ -192,9 +187,7 @@ def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:
         ("softmax", (FUNCTIONAL,), ""),
     ],
 )
-def test_the_line_that_is_opened_is_the_problems_own(
-    student: Student, id: str, written: tuple[str, ...], opens: str
-) -> None:
+def test_the_opened_line_is_the_problems_own(student: Student, id: str, written: tuple[str, ...], opens: str) -> None:
     for name in {FUNCTIONAL, LINEAR, "cs336_basics/nn/rope.py"}.difference(written):
         student.unwrite(name)
     file, _, line = begin_at(student.folder, load_problems(ROOT)[id]).partition(":")
@@ -222,9 +215,8 @@ def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_bel
 
 
 def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
-    student.replace(
-        "cs336_basics/nn/rope.py", "if token_positions.numel() > 0:", "import os; os._exit(7)\n        if 1:"
-    )
+    crash = "import os; os._exit(7)\n        if 1:"
+    student.replace("cs336_basics/nn/rope.py", "if token_positions.numel() > 0:", crash)
     process = student.run("whichline", "check", "linear", "rope", "multihead_self_attention")
     assert process.returncode == 1
     board = rows(process.stdout)
@@ -251,9 +243,8 @@ def test_a_setting_that_a_file_changes_for_all_code_is_below_the_board(student: 
 def test_a_bonus_problem_may_fail(student: Student) -> None:
     student.replace("assignment.toml", "points = 15", "points = 14")
     student.replace("assignment.toml", 'title = "Linear layer"', 'title = "Linear layer"\nbonus = true')
-    student.replace(
-        "adapters.py", "    return functional_call(Linear(d_in", "    raise NotImplementedError\n    (Linear(d_in"
-    )
+    unwritten = "    raise NotImplementedError\n    (Linear(d_in"
+    student.replace("adapters.py", "    return functional_call(Linear(d_in", unwritten)
     process = student.run("whichline", "check")
     assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/5", "0.0/1"]
     assert process.returncode == 0
@@ -367,9 +358,7 @@ SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback'
     ],
     ids=["in the search", "while the files are imported"],
 )
-def test_ctrl_c_where_no_test_is_under_way(
-    student: Student, file: str, line: str, endless: str, said: tuple[str, ...]
-) -> None:
+def test_ctrl_c_outside_of_a_test(student: Student, file: str, line: str, endless: str, said: tuple[str, ...]) -> None:
     terminal = check_until_endless(student, file, line, endless)
     time.sleep(2)
     terminal.press_ctrl_c()

@@ -41,9 +41,7 @@ def wrong(student: Student) -> Student:
     [("signal.raise_signal(signal.SIGINT)", (), 2), (NOBODY_READS, ("-s",), 1)],  # without -s, pytest opens it again
     ids=["Ctrl-C", "head"],
 )
-def test_a_run_that_is_cut_short_after_a_failure_ends_without_a_traceback(
-    wrong: Student, stop: str, how: tuple[str, ...], status: int
-) -> None:
+def test_a_run_cut_short_ends_without_a_traceback(wrong: Student, stop: str, how: tuple[str, ...], status: int) -> None:
     (wrong.folder / "conftest.py").write_text(AT_THE_FIRST_FAILURE.format(stop))
     process = wrong.run("pytest", *ONE, *how)
     assert (process.returncode, process.stderr) == (status, "")
@@ -125,9 +123,7 @@ def test_tests_of_the_students_own_are_left_to_pytest_and_change_nothing_else(wr
         ("tests/test_mine.py", "undefined", "tests/test_mine.py:3: in <module>"),
     ],
 )
-def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(
-    student: Student, file: str, end: str, said: str
-) -> None:
+def test_a_file_that_is_not_imported_shows_no_frame_of_ours(student: Student, file: str, end: str, said: str) -> None:
     (student.folder / "tests" / "test_mine.py").write_text("import cs336_basics.nn.functional\n")
     with (student.folder / file).open("a") as opened:
         opened.write(f"\n{end}\n")
@@ -154,9 +150,8 @@ def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, fil
 
 
 def test_a_test_of_the_course_that_was_given_parameters_gets_a_line(student: Student) -> None:
-    student.replace(
-        "tests/test_3_linear.py", "def test_linear(case", '@pytest.mark.parametrize("n", [1])\ndef test_linear(case, n'
-    )
+    parametrized = '@pytest.mark.parametrize("n", [1])\ndef test_linear(case, n'
+    student.replace("tests/test_3_linear.py", "def test_linear(case", parametrized)
     for command in (("pytest",), ("whichline", "check")):
         process = student.run(*command)
         said = " ".join(f"{process.stdout}{process.stderr}".split())
@@ -180,9 +175,7 @@ def test_a_file_that_hides_a_package_is_named_in_a_line(student: Student, name: 
 
 
 @pytest.mark.parametrize("command", [("pytest", "-q", "-k", "test_linear"), ("whichline", "check", "linear")], ids=str)
-def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
-    student: Student, command: tuple[str, ...]
-) -> None:
+def test_the_top_of_a_file_reads_no_arguments_of_ours(student: Student, command: tuple[str, ...]) -> None:
     parse = "import argparse\n\nARGS = argparse.ArgumentParser().parse_args()\n"
     student.replace("adapters.py", "import torch\n", f"import torch\n{parse}")
     process = student.run(*command)
@@ -197,9 +190,7 @@ def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
     ],
     ids=["exit", "UTF-16"],
 )
-def test_a_file_that_cannot_be_imported_is_the_one_that_is_named(
-    student: Student, write: Callable[[str], bytes], said: str
-) -> None:
+def test_the_file_that_cannot_be_imported_is_named(student: Student, write: Callable[[str], bytes], said: str) -> None:
     """The adapters import it when they are called, and are not to blame."""
     path = student.folder / FUNCTIONAL
     path.write_bytes(write(path.read_text()))
@@ -249,9 +240,7 @@ def pytest_collection_modifyitems(items):
     ],
     ids=["plain and narrow", "colourful and wide", "dumb"],
 )
-def test_a_mistake_is_told_in_every_setting(
-    elsewhere: Student, command: tuple[str, ...], setting: dict[str, str]
-) -> None:
+def test_every_setting_tells_a_mistake(elsewhere: Student, command: tuple[str, ...], setting: dict[str, str]) -> None:
     process = elsewhere.run(*command, **setting)
     assert (process.returncode, process.stderr) == (1, "")
     assert TOLD in " ".join(process.stdout.split())
@@ -259,9 +248,7 @@ def test_a_mistake_is_told_in_every_setting(
 
 
 @pytest.mark.nightly
-def test_the_same_is_said_in_lines_of_any_length_and_without_home_and_folder_for_temporary_files(
-    elsewhere: Student, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_width_says_the_same_and_names_no_home_or_tmp(elsewhere: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(**setting: str) -> tuple[str, str]:
         """What it says, and what is wrong without spaces: how lines are wrapped depends on the terminal."""
         said = elsewhere.run("whichline", "check", "linear", **setting).stdout

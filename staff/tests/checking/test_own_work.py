@@ -56,9 +56,8 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
 
 def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student) -> None:
     """The adapters import the file in the call of a test."""
-    student.replace(
-        FUNCTIONAL, "\ndef attention_scores(", "\ntorch.softmax(torch.ones(3), 0)\n\n\ndef attention_scores("
-    )
+    function = "\ndef attention_scores("
+    student.replace(FUNCTIONAL, function, f"\ntorch.softmax(torch.ones(3), 0)\n\n{function}")
     for command in (("pytest", "-q", "-k", "test_softmax"), ("whichline", "check", "softmax")):
         process = student.run(*command)
         assert (process.returncode, "Write this yourself" in process.stdout) == (0, False)

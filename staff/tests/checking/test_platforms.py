@@ -57,9 +57,7 @@ def test_everything_works_without_them(elsewhere: Student, command: tuple[str, .
 
 
 @pytest.mark.nightly
-def test_files_are_read_as_utf_8_whatever_the_machine_prefers(
-    student: Student, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_read_as_utf_8_whatever_a_machine_prefers(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8")

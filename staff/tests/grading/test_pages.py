@@ -142,10 +142,8 @@ def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
     )
     corner = [entry(f"corner{i}", results(["rope"]), explanations=(explanation("rope-x", "rope"),)) for i in range(3)]
     entries = [*class_of(10, 4, "scaled_dot_product_attention", explanations=told), *corner]
-    said = (
-        "Teach Scaled dot-product attention (handout, section 3 Attention) next: what is wrong there costs 4 of 13 "
-        "students 20.0 points."
-    )
+    costs = "what is wrong there costs 4 of 13 students 20.0 points."
+    said = f"Teach Scaled dot-product attention (handout, section 3 Attention) next: {costs}"
     assert teach(*entries) == said
     page = site(tmp_path, *(each.grading for each in entries))["index.html"]
     assert said in page

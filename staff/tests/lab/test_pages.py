@@ -116,9 +116,7 @@ def test_commands_on_the_pages_exist() -> None:
         assert command is not None, name
         options = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= options
-    pages += [
-        path.read_text(encoding="utf-8")
-        for path in (*ROOT.glob("packages/grader/whichline_grader/docs/*.md"), ROOT / "README.md")
-    ]
+    texts = (*ROOT.glob("packages/grader/whichline_grader/docs/*.md"), ROOT / "README.md")
+    pages += [path.read_text(encoding="utf-8") for path in texts]
     named = re.findall(r"`(?:uv run )?cs336 ([a-z-]+)", "\n".join(pages))
     assert {*named} <= {*cs336.list_commands(click.Context(cs336))}

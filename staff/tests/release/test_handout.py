@@ -268,8 +268,6 @@ def test_a_file_that_needs_what_went_with_the_solution(files: Mapping[str, bytes
     write_files(tmp_path, files)
     module = tmp_path / "cs336_basics/nn/attention_module.py"
     module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
-    with pytest.raises(
-        TrialError,
-        match=r"a file cannot be imported: cs336_basics/nn/attention_module.py, line \d+: ImportError: cannot import",
-    ):
+    said = r"a file cannot be imported: cs336_basics/nn/attention_module.py, line \d+: ImportError: cannot import"
+    with pytest.raises(TrialError, match=said):
         walk(ROOT, tmp_path)

@@ -78,10 +78,9 @@ def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
 
 def test_what_is_given_by_name_arrives_by_name_and_what_is_left_out_stays_so(run: Run) -> None:
     Q, K, V = torch.full((1,), 1.0), torch.full((1,), 2.0), torch.full((1,), 3.0)
-    attention = run(
-        "def run_scaled_dot_product_attention(K, Q, mask='its own', **rest):\n"
-        "    return [Q.item(), K.item(), mask, [*rest]]\n"
-    ).run_scaled_dot_product_attention
+    answer = "[Q.item(), K.item(), mask, [*rest]]"
+    source = f"def run_scaled_dot_product_attention(K, Q, mask='its own', **rest):\n    return {answer}\n"
+    attention = run(source).run_scaled_dot_product_attention
     assert attention(Q=Q, K=K, V=V) == [1, 2, "its own", ["V"]]
     assert attention(Q, K, V=V, mask=None) == [2, 1, None, ["V"]]
     with pytest.raises(StudentRaised, match="takes from 2 to 3 positional arguments but 4 were given"):
@@ -196,10 +195,8 @@ def test_what_is_not_written_yet(run: Run, source: str, place: str) -> None:
     with pytest.raises(StudentRaised) as caught:
         run(source).run_softmax(torch.ones(3), 0)
     failure = describe(caught.value, ROOT)
-    assert (failure.check, failure.headline) == (
-        Check.NOT_WRITTEN,
-        f"not implemented yet: write run_softmax in {place}",
-    )
+    said = f"not implemented yet: write run_softmax in {place}"
+    assert (failure.check, failure.headline) == (Check.NOT_WRITTEN, said)
 
 
 @pytest.mark.parametrize("error", ["SystemExit(0)", "KeyboardInterrupt", "GeneratorExit", "BaseException('x')"])

@@ -202,9 +202,8 @@ def test_a_bomb_by_another_compression(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_LZMA) as out:
         out.writestr("adapters.py", "#" * (16 << 20))
     tracemalloc.start()
-    with pytest.raises(
-        Refused, match=r"but 'adapters.py' is neither stored nor deflated; make an ordinary zip archive"
-    ):
+    said = "but 'adapters.py' is neither stored nor deflated; make an ordinary zip archive"
+    with pytest.raises(Refused, match=said):
         take_in(tmp_path / "bomb.zip")
     assert tracemalloc.get_traced_memory()[1] < MIB
     tracemalloc.stop()
@@ -315,10 +314,8 @@ def test_a_zip_with_one_zip_inside_is_that_zip(tmp_path: Path) -> None:
     assert (taken.name, set(taken.files)) == ("outer.ZIP", set(FLAT))
     with zipfile.ZipFile(path, "a") as out:
         out.writestr("homework/other.zip", inner)
-    with pytest.raises(
-        Refused,
-        match=f"file; there is 'homework/other.zip'; there is 'homework/submission.zip'; there is a PDF; {INSTEAD}",
-    ):
+    said = f"file; there is 'homework/other.zip'; there is 'homework/submission.zip'; there is a PDF; {INSTEAD}"
+    with pytest.raises(Refused, match=said):
         take_in(path)
     with zipfile.ZipFile(path, "a") as out:
         out.writestr("adapters.py", "x = 1")
@@ -368,9 +365,8 @@ def test_of_several_files_one_may_be_adapters_in_other_letters(tmp_path: Path) -
 @pytest.mark.parametrize("content", [b"", b"text", b"\x1f\x8b" + bytes(100), bytes(1024)])
 def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
-    with pytest.raises(
-        Refused, match=r"a tar archive that can be read, but 'a.tgz' is damaged or|expected adapters.py"
-    ):
+    said = "a tar archive that can be read, but 'a.tgz' is damaged or|expected adapters.py"
+    with pytest.raises(Refused, match=said):
         take_in(tmp_path / "a.tgz")
 
 

@@ -147,8 +147,5 @@ def test_a_second_edit_does_not_take_the_place_of_the_copy_of_the_first(student:
     for edit in (b"# first\n", b"# second\n"):
         test.write_bytes(edit)
         assert update({"tests/test_1_softmax.py": b"# new\n"}).exit_code == 0
-    copies = [
-        student.folder / folder / "tests/test_1_softmax.py"
-        for folder in ("before-update-0.1.1-1", "before-update-0.1.1-2")
-    ]
+    copies = [student.folder / f"before-update-0.1.1-{n}" / "tests/test_1_softmax.py" for n in (1, 2)]
     assert [copy.read_bytes() for copy in copies] == [b"# first\n", b"# second\n"]
