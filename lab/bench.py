@@ -1,7 +1,7 @@
 """Time and memory of the student's attention beside PyTorch's back ends, and beside itself in chunks or compiled."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -34,9 +34,7 @@ COMPILED = "yours, compiled"
 CONTENDERS = ("yours", COMPILED, "yours, in chunks", "yours, blockwise", *BACK_ENDS, "PyTorch, is_causal")
 
 
-def measure(
-    student: Attention, lengths: Sequence[int], device: str, is_compiled: bool = False
-) -> Iterator[RenderableType]:
+def measure(student: Attention, lengths: list[int], device: str, is_compiled: bool = False) -> Iterator[RenderableType]:
     """Measure every implementation that is written and runs here, and say which do not; then the tables.
 
     With a causal mask, in float32; on a GPU in bfloat16, as flash and cudnn take nothing wider. With `is_compiled` the

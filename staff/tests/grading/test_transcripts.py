@@ -38,9 +38,7 @@ def run_softmax(in_features, dim):
 """
 
 
-def test_a_record_that_is_much_larger_than_that_of_right_answers_is_not_kept(
-    graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_a_record_much_too_large_is_not_kept(graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path) -> None:
     tests = only(graded_suite, {"test_softmax[1d]", "test_softmax[2d-first-dim]", "test_hidden_softmax[square]"})
     tests = replace(tests, remote_calls=tests.choose([test.name for test in tests.suite.tests]))
     for name, source in (("noise.py", NOISE), ("right.py", (ROOT / "staff/tests/attacks/honest.py").read_text())):

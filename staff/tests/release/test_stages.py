@@ -89,7 +89,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
 
 
 @pytest.mark.slow
-def test_a_solution_that_loses_points_when_it_is_graded_is_an_error(
+def test_a_solution_losing_points_is_an_error(
     graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
     wrong = b"import torch\ndef run_softmax(in_features, dim):\n    return torch.softmax(in_features, -1)\n"

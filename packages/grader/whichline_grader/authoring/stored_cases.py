@@ -82,7 +82,7 @@ def write_fixtures(
     If `only` some cases are named, it checks these; else all of them, and removes files of unknown cases. It calls
     `show` with the name of each, and returns how many were written. SuiteError if some cannot be made, and why.
     """
-    strays, specs = _choose_specs(folder, specs, only)
+    strays, specs = _choose(folder, specs, only)
     for stray in strays:
         (folder / f"{stray}.safetensors").unlink()
     written, wrong = 0, dict[str, list[str]]()
@@ -127,7 +127,7 @@ def check_fixtures(
     folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed, only: Collection[str] = ()
 ) -> Iterator[str]:
     """List the errors in the fixtures; none if they agree with the references."""
-    strays, specs = _choose_specs(folder, specs, only)
+    strays, specs = _choose(folder, specs, only)
     yield from (f"{stray}: no case of this name is known; `staff verify --write` removes the file" for stray in strays)
     for spec in specs:
         try:
@@ -136,9 +136,7 @@ def check_fixtures(
             yield str(error)
 
 
-def _choose_specs(
-    folder: Path, specs: Sequence[CaseSpec], only: Collection[str]
-) -> tuple[list[str], Sequence[CaseSpec]]:
+def _choose(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> tuple[list[str], Sequence[CaseSpec]]:
     if only:
         return [], [spec for spec in specs if spec.name in only]
     return sorted(set(list_case_names(folder, "**/*")) - {spec.name for spec in specs}), specs

@@ -270,15 +270,13 @@ def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence
         if asked := graded.remote_calls[test.name]:
             _print_remote_call(asked, transcript.replies[test.name], min(len(recorded.values), len(asked) - 1))
         if not result.passed:
-            _print_what_follows(graded, recorded, test, result, transcript)
+            _print_verdict(graded, recorded, test, result, transcript)
     for stream, name in enumerate(("stdout", "stderr")):
         if said := "".join(reply.printed[stream] for test in tests for reply in transcript.replies[test.name]):
             click.echo(f"{name} of the submission:\n{said}")
 
 
-def _print_what_follows(
-    graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript
-) -> None:
+def _print_verdict(graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
     name = next((each for each in reversed(transcript.carried) if each.rpartition(CARRIED_TO)[2] == test.name), "")
     if carried := transcript.carried.get(name):

@@ -58,9 +58,7 @@ def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dic
             yield _fill_box(f"{number}.{stage}", problem, results, pays, why)
 
 
-def _fill_box(
-    number: str, problem: Problem, results: Sequence[Result], pays: float, why: Sequence[str]
-) -> dict[str, Any]:
+def _fill_box(number: str, problem: Problem, results: Sequence[Result], pays: float, why: list[str]) -> dict[str, Any]:
     hidden, passed = results[0].hidden, [each for each in results if each.passed]
     failed = [each for each in results if not each.passed] if len(passed) < len(results) else []
     lost, earned = _list_lost(failed), math.fsum(each.maximum for each in passed) - pays

@@ -38,9 +38,7 @@ class ShortFailures:
         explanations: the findings of all problems; complete when the failures are printed.
     """
 
-    def __init__(
-        self, results: Sequence[Result], failures: Mapping[str, Failure], explanations: Sequence[Finding]
-    ) -> None:
+    def __init__(self, results: list[Result], failures: Mapping[str, Failure], explanations: list[Finding]) -> None:
         self.results = results
         self.failures = failures
         self.explanations = explanations
