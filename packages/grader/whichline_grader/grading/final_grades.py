@@ -172,11 +172,8 @@ def _choose(attempts: Sequence[Grade], counts: str, decided: str | None) -> Grad
         later = each.handed.is_later(chosen.handed) is not False
         if later if counts == "last" or each.points == chosen.points else each.points > chosen.points:
             chosen = each
-    unsure = [
-        each
-        for each in attempts
-        if each.handed.is_later(chosen.handed) is None and not isclose(each.points, chosen.points)
-    ]
+    unordered = (each for each in attempts if each.handed.is_later(chosen.handed) is None)
+    unsure = [each for each in unordered if not isclose(each.points, chosen.points)]
     unsure = unsure if counts == "last" and not named else []
     place = attempts.index(chosen)
     later = [chosen.handed.is_later(each.handed) for each in attempts]

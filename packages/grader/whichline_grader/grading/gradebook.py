@@ -247,14 +247,11 @@ class Gradebook(AbstractContextManager["Gradebook"]):
         """The results of tests that count, each with what it is worth; a test without a result was not run."""
         query = 'SELECT test, "case", said FROM told WHERE attempt = ?'
         told = {tables.join_name(test, case): said for test, case, said in self._connection.execute(query, (id,))}
-        return [
-            msgspec.convert(
-                {name: getattr(passed, name) for name in tables.WORTH} | msgspec.json.decode(told[test]), Result
-            )
-            if test in told
-            else passed
-            for test, passed in self._list_passed(tests).items()
-        ]
+        found = dict(self._list_passed(tests))
+        for test in (each for each in told if each in found):
+            worth = {name: getattr(found[test], name) for name in tables.WORTH}
+            found[test] = msgspec.convert(worth | msgspec.json.decode(told[test]), Result)
+        return [*found.values()]
 
     def _list_passed(self, tests: int) -> dict[str, Result]:
         """The results of whoever passes all tests of a list; those that are newer were not run."""

@@ -212,15 +212,9 @@ def _read_entries(metadata: Path) -> dict[str, Any]:
 
 
 def _parse_gradescope(entry: dict[str, Any]) -> HandedIn:
-    submitters = entry.get(":submitters") or []
-    students = tuple(
-        Student(
-            submitter.get(":sid") or submitter.get(":email") or submitter.get(":name") or "unknown",
-            _flatten(submitter.get(":name") or ""),
-            submitter.get(":email") or "",
-        )
-        for submitter in submitters
-    )
+    keys = (":sid", ":email", ":name")
+    submitters = ([each.get(key) or "" for key in keys] for each in entry.get(":submitters") or [])
+    students = tuple(Student(id or email or name or "unknown", _flatten(name), email) for id, email, name in submitters)
     created = entry.get(":created_at")
     at = datetime.fromisoformat(created.replace(" Z", "+00:00").replace(" UTC", "+00:00")) if created else None
     return HandedIn(students, at=at)
@@ -243,10 +237,7 @@ def make_safe_name(name: str) -> str:
         start, end = (part.decode(errors="ignore") for part in (whole[: LONGEST // 2], whole[-LONGEST // 2 :]))
         safe = f"{start}_{digest}_{end}"
     # Files and a folder that are written beside it.
-    if (
-        safe.endswith((".csv", ".html", ".jsonl"))
-        or safe.startswith("gradebook.sqlite")
-        or safe in ("students", "answers")
-    ):
+    is_beside = safe.endswith((".csv", ".html", ".jsonl")) or safe.startswith("gradebook.sqlite")
+    if is_beside or safe in ("students", "answers"):
         safe += "_"
     return safe or "submission"

@@ -61,12 +61,8 @@ class Submission:
     @cached_property
     def slow_imports(self) -> list[str]:
         """List the slow modules that the zygote should import before the fork, or the first call would pay for them."""
-        own = {
-            line
-            for path, source in self.files.items()
-            if not is_the_courses(path, source)
-            for line in source.split(b"\n")
-        }
+        sources = (source for path, source in self.files.items() if not is_the_courses(path, source))
+        own = {line for source in sources for line in source.split(b"\n")}
         own.difference_update((get_root() / ADAPTERS).read_bytes().split(b"\n"))
         return [module for module, words in SLOW_IMPORTS.items() if any(map(words.search, own))]
 

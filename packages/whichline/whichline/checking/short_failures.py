@@ -54,11 +54,8 @@ class ShortFailures:
             terminalreporter.reportchars = terminalreporter.reportchars.replace("f", "")
         if ours and is_short(config):
             shown = set(self._choose(ours))
-            terminalreporter.stats["failed"] = [
-                each
-                for each in self.reports
-                if each.nodeid not in self.failures or self.failures[each.nodeid][0].name in shown
-            ]
+            left_out = {id for id, (test, _) in self.failures.items() if test.name not in shown}
+            terminalreporter.stats["failed"] = [each for each in self.reports if each.nodeid not in left_out]
         warned = terminalreporter.stats.pop("warnings", []) if is_short(config) else []
         for line in dict.fromkeys(_shorten_warning(each.message, config.rootpath) for each in warned):
             terminalreporter.ensure_newline()

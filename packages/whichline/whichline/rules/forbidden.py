@@ -120,8 +120,4 @@ def name_operator(name: str) -> str:
 
 def _find_functions(module: Any, prefix: str, is_forbidden: Callable[[str], bool]) -> dict[str, Function]:
     found = {name: getattr(module, name) for name in dir(module) if is_forbidden(name)}
-    return {
-        prefix + name: function
-        for name, function in found.items()
-        if callable(function) and not isinstance(function, type)
-    }
+    return {prefix + name: each for name, each in found.items() if callable(each) and not isinstance(each, type)}
