@@ -14,11 +14,8 @@ FUNCTIONAL = "cs336_basics/nn/functional.py"
 def use_torch(student: Student) -> None:
     """Take softmax from torch, in its own function alone, and a linear layer in multi-head attention."""
     student.replace(FUNCTIONAL, "(exponentials / total).to(x.dtype)", "torch.softmax(x, dim).nan_to_num(0.0)")
-    student.replace(
-        "cs336_basics/nn/attention.py",
-        "return self.output_proj(",
-        "return nn.functional.linear(weight=self.output_proj.weight, input=",
-    )
+    by_torch = "return nn.functional.linear(weight=self.output_proj.weight, input="
+    student.replace("cs336_basics/nn/attention.py", "return self.output_proj(", by_torch)
 
 
 def test_check_and_submit_say_which_problem_pays_for_which_line(student: Student) -> None:

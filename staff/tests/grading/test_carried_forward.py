@@ -40,18 +40,12 @@ FUNCTIONS = (
 Edit = tuple[str, str, str]  # a file, some of it, and what stands there instead
 
 BASE_2 = (FUNCTIONAL, "torch.exp(logits - maximum)", "torch.exp2(logits - maximum)")
-SCALE = (
-    FUNCTIONAL,
-    "return weighted_values(weights, V)",
-    "return weighted_values(attention_weights(Q / 2, K, mask), V)",
-)
+HALF = "return weighted_values(attention_weights(Q / 2, K, mask), V)"
+SCALE = (FUNCTIONAL, "return weighted_values(weights, V)", HALF)
 UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
 BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
-DIRECTION = (
-    FUNCTIONAL,
-    "even * cos - odd * sin, even * sin + odd * cos",
-    "even * cos + odd * sin, odd * cos - even * sin",
-)
+BACKWARDS = "even * cos + odd * sin, odd * cos - even * sin"
+DIRECTION = (FUNCTIONAL, "even * cos - odd * sin, even * sin + odd * cos", BACKWARDS)
 THETA = ("adapters.py", "Embedding(theta, d_model // num_heads,", "Embedding(theta / 2, d_model // num_heads,")
 SHORT = ("adapters.py", "theta, d_model // num_heads, max_seq_len", "theta, d_model // num_heads, 2")
 DOUBLED = (f"{NN}/attention_module.py", "= attention_scores(Q, K, mask)", "= 2 * attention_scores(Q, K, mask)")

@@ -120,12 +120,8 @@ def test_a_method_is_found_and_a_docstring_does_not_hide_it() -> None:
 
 
 def test_what_cannot_be_read_has_none() -> None:
-    assert (
-        copies_in("def f(:")
-        == copies_in(SOFTMAX + "#" * MAX_PARSED_BYTES)
-        == copies_in(f"{SOFTMAX}\na{90_000 * '.b'}")
-        == ()
-    )
+    for source in ("def f(:", SOFTMAX + "#" * MAX_PARSED_BYTES, f"{SOFTMAX}\na{90_000 * '.b'}"):
+        assert copies_in(source) == ()
 
 
 def test_honest_code_has_none_and_no_means_to_hide_what_it_calls(tmp_path: Path) -> None:

@@ -138,12 +138,9 @@ def failed(
 def graded(*rows: Result, **notes: object) -> Grading:
     """The rows, and one test that passes of every other problem."""
     having = {row.problem for row in rows}
-    others = [
-        Result(f"test_{id}", id, False, problem.bonus, problem.points, Outcome.PASSED)
-        for id, problem in PROBLEMS.items()
-        if id not in having
-    ]
-    return scored(replace(GRADING, results=[*rows, *others], notes=replace(Notes(), **notes)))
+    others = [each for each in PROBLEMS.values() if each.id not in having]
+    passed = [Result(f"test_{each.id}", each.id, False, each.bonus, each.points, Outcome.PASSED) for each in others]
+    return scored(replace(GRADING, results=[*rows, *passed], notes=replace(Notes(), **notes)))
 
 
 def unwritten(problem: str, *tests: str, points: float = 0.25) -> list[Result]:

@@ -202,22 +202,16 @@ def test_every_point_that_a_class_loses_is_in_one_row():
     ]
     deductions = deductions_of(entries)
     assert sum(each.deduction.points for each in deductions) == sum(10 - each.grading.points for each in entries)
-    assert {each.id: each.deduction.points for each in deductions if each.problem.id == "rope"} == {
-        "rope-not-written": 3,
-        "rope-not-own-work": 3,
-        "rope-not-run": 3,
-        "rope-unexplained": 3,
-    }
+    points = {each.id: each.deduction.points for each in deductions if each.problem.id == "rope"}
+    assert points == dict.fromkeys(("rope-not-written", "rope-not-own-work", "rope-not-run", "rope-unexplained"), 3)
 
 
 def test_what_several_findings_explain_they_share():
     told = [explanation(f"softmax-{letter}", "softmax", tests=["test_softmax"]) for letter in "ab"]
     told += [explanation("softmax-c", "softmax", tests=["test_hidden_softmax"])]
     deductions = deductions_of([entry("ada", results(["softmax"]), explanations=tuple(told))])
-    assert [(each.id, each.deduction.public, each.deduction.hidden) for each in deductions] == [
-        ("softmax-a", 0.5, 0.5),
-        ("softmax-b", 0.5, 0.5),
-    ]
+    shares = [(each.id, each.deduction.public, each.deduction.hidden) for each in deductions]
+    assert shares == [("softmax-a", 0.5, 0.5), ("softmax-b", 0.5, 0.5)]
 
 
 def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
@@ -231,12 +225,8 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     entries = [entry("ada", rows, explanations=(attention, again)), entry("alan", rows, explanations=(attention, late))]
     kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))
     first, second, third = deductions_of([*corner, *entries, kurt])
-    assert (first.id, first.deduction.points, first.deduction.bonus, first.students) == (
-        "attention-scale-missing",
-        10,
-        6,
-        2,
-    )
+    costs = first.deduction
+    assert (first.id, costs.points, costs.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
     assert first.later == "Blockwise attention"
     assert (second.id, second.deduction.points, second.students) == ("s-x", 4, 2)
     assert (third.id, third.deduction.points, third.deduction.bonus) == ("blockwise-other", 0, 3)

@@ -155,11 +155,8 @@ def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_writes_nothing(student: Student) -> None:
-    student.replace(
-        "cs336_basics/nn/linear.py",
-        "return einsum(",
-        f"import os; os.system('touch {student.folder}/running')\n        while True: pass\n        return einsum(",
-    )
+    endless = f"import os; os.system('touch {student.folder}/running')\n        while True: pass"
+    student.replace("cs336_basics/nn/linear.py", "return einsum(", f"{endless}\n        return einsum(")
     terminal = Terminal(student.folder, "submit")
     terminal.wait_for(student.folder / "running")
     terminal.press_ctrl_c()
