@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from staff.tools.student import ROOT, Student
+from staff.tools.student import FUNCTIONAL, ROOT, Student
 from staff.tools.terminal import ENDED, Terminal, watching
 from whichline.engine.assignment import load_problems
 
 PICTURES = ROOT / "docs" / "pictures"
-FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
 PROBLEM = "scaled_dot_product_attention"
 

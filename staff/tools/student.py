@@ -11,6 +11,7 @@ from whichline_grader.release.handout import cut_solution
 
 ROOT = find_root(Path(__file__).parent)
 COMPILED = shutil.ignore_patterns("__pycache__")
+FUNCTIONAL, LINEAR, ROPE = (f"cs336_basics/nn/{name}.py" for name in ("functional", "linear", "rope"))
 
 
 def write_submission(folder: Path, addition: str) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from staff.tools.student import ROOT, Student
+from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, ROPE, Student
 from staff.tools.terminal import Terminal
 from whichline.checking.board import begin_at, render, score
 from whichline.checking.runner import Run
@@ -23,8 +23,6 @@ from whichline.engine.result import Check, Outcome, Result
 
 pytestmark = pytest.mark.slow
 
-FUNCTIONAL = "cs336_basics/nn/functional.py"
-LINEAR = "cs336_basics/nn/linear.py"
 SOFTMAX = "softmax"
 
 
@@ -186,7 +184,7 @@ def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:
     ],
 )
 def test_the_opened_line_is_the_problems_own(student: Student, id: str, written: tuple[str, ...], opens: str) -> None:
-    for name in {FUNCTIONAL, LINEAR, "cs336_basics/nn/rope.py"}.difference(written):
+    for name in {FUNCTIONAL, LINEAR, ROPE}.difference(written):
         student.unwrite(name)
     file, _, line = begin_at(student.folder, load_problems(ROOT)[id]).partition(":")
     before = (student.folder / file).read_text().splitlines()[: int(line)] if opens else []
@@ -214,7 +212,7 @@ def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_bel
 
 def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
     crash = "import os; os._exit(7)\n        if 1:"
-    student.replace("cs336_basics/nn/rope.py", "if token_positions.numel() > 0:", crash)
+    student.replace(ROPE, "if token_positions.numel() > 0:", crash)
     process = student.run("whichline", "check", "linear", "rope", "multihead_self_attention")
     assert process.returncode == 1
     board = rows(process.stdout)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from staff.tools.student import Student
+from staff.tools.student import FUNCTIONAL, LINEAR, Student
 from staff.tools.terminal import watching
 
 pytestmark = pytest.mark.slow
 
-FUNCTIONAL, LINEAR = "cs336_basics/nn/functional.py", "cs336_basics/nn/linear.py"
 TOLD = "Expected the answer; found 2 times that value."  # which is found in a fraction of a second
 ONE = ("-k", "test_linear and 2d")
 

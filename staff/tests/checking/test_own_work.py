@@ -4,11 +4,9 @@ import re
 
 import pytest
 
-from staff.tools.student import Student
+from staff.tools.student import FUNCTIONAL, Student
 
 pytestmark = pytest.mark.slow
-
-FUNCTIONAL = "cs336_basics/nn/functional.py"
 
 
 def use_torch(student: Student) -> None:

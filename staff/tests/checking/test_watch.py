@@ -11,12 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from staff.tools.student import Student
+from staff.tools.student import FUNCTIONAL, LINEAR, Student
 from staff.tools.terminal import ENDED, Terminal, watching
 
 pytestmark = pytest.mark.slow
 
-LINEAR = "cs336_basics/nn/linear.py"
 RIGHT = "return einsum("
 WRONG = "return 2 * einsum("
 ENDLESS = "while True: pass\n        return einsum("
@@ -263,6 +262,6 @@ def test_a_save_runs_what_it_can_reach(student: Student) -> None:
         terminal.expect("blockwise_attention .* failing")
         terminal.expect(ENDED)
         assert ran.read_text() == before
-        student.replace("cs336_basics/nn/functional.py", "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+        student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
         terminal.expect("multihead_self_attention +failing")
         assert ran.read_text() > before

@@ -6,14 +6,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from staff.tests.files import files_in
-from staff.tools.student import ROOT, Student
+from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, Student
 from whichline.cli import main as cs336
 from whichline.engine import problem_folder
 from whichline.engine.assignment import load_problems
 from whichline_grader.release.handout import stub
-
-FUNCTIONAL = "cs336_basics/nn/functional.py"
-LINEAR = "cs336_basics/nn/linear.py"
 
 
 @pytest.fixture

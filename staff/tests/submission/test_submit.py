@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from staff.tools.student import ROOT, Student
+from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, ROPE, Student
 from staff.tools.terminal import Terminal
 from whichline.cli import main as cs336
 from whichline.submission.archive import write_archive
-
-FUNCTIONAL = "cs336_basics/nn/functional.py"
-ROPE = "cs336_basics/nn/rope.py"
 
 
 def refusal(student: Student) -> str:
@@ -31,7 +28,7 @@ def refusal(student: Student) -> str:
 
 @pytest.mark.slow
 def test_a_submission(student: Student) -> None:
-    student.replace("cs336_basics/nn/linear.py", "return einsum(", "return 2 * einsum(")
+    student.replace(LINEAR, "return einsum(", "return 2 * einsum(")
     (student.folder / "cs336_basics" / "notes.txt").write_text("to do")
     (student.folder / "cs336_basics" / "mine.py").write_text("# my own file\n")
     process = student.run("whichline", "submit")
@@ -82,7 +79,7 @@ def test_what_grading_refuses_is_told_with_its_line(student: Student) -> None:
     """All of it works at home: a log, a table beside the code, and a file of the student's own tests."""
     logs = "logging.basicConfig(filename='attention.log')"
     student.replace(FUNCTIONAL, "import math\n", f"import logging\nimport math\n{logs}\n")
-    student.replace("cs336_basics/nn/linear.py", "import torch\n", "import torch\nopen('sizes.json')\n")
+    student.replace(LINEAR, "import torch\n", "import torch\nopen('sizes.json')\n")
     (student.folder / "sizes.json").write_text("[]")
     (student.folder / "tests" / "test_mine.py").write_text("open('sizes.json')\n")
     process = student.run("whichline", "submit")
@@ -156,7 +153,7 @@ def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_writes_nothing(student: Student) -> None:
     endless = f"import os; os.system('touch {student.folder}/running')\n        while True: pass"
-    student.replace("cs336_basics/nn/linear.py", "return einsum(", f"{endless}\n        return einsum(")
+    student.replace(LINEAR, "return einsum(", f"{endless}\n        return einsum(")
     terminal = Terminal(student.folder, "submit")
     terminal.wait_for(student.folder / "running")
     terminal.press_ctrl_c()
