@@ -49,10 +49,8 @@ def _draw_input(name: str, generator: torch.Generator) -> Case:
     queries, keys, d_k, d_v, dimensions = torch.randint(2, 17, (5,), generator=generator).tolist()
     batch = (2, 3)[: 2 if name == "shared K and V" else dimensions % 3]
     of_keys = (*batch[:-1], 1) if name == "shared K and V" else batch
-    Q, K, V, cotangent = (
-        torch.randn(size, generator=generator)
-        for size in ((*batch, queries, d_k), (*of_keys, keys, d_k), (*of_keys, keys, d_v), (*batch, queries, d_v))
-    )
+    sizes = ((*batch, queries, d_k), (*of_keys, keys, d_k), (*of_keys, keys, d_v), (*batch, queries, d_v))
+    Q, K, V, cotangent = (torch.randn(size, generator=generator) for size in sizes)
     mask = None
     if name == "causal mask":
         mask = torch.ones(queries, keys, dtype=torch.bool).tril()

@@ -308,9 +308,8 @@ class EngineRuns:
             self._print_findings(terminalreporter, self._rank_findings())
         for line in wrap_lines(describe_errors(self.errors), WIDTH):
             terminalreporter.line(line)
-        for title, *lines in filter(
-            None, (list_forbidden_work(self.root, self.problems, self.seen), describe_undone(self.root))
-        ):
+        noted = (list_forbidden_work(self.root, self.problems, self.seen), describe_undone(self.root))
+        for title, *lines in filter(None, noted):
             terminalreporter.section(title, yellow=True)
             for line in wrap_lines(lines, WIDTH):
                 terminalreporter.line(line)

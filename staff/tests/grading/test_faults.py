@@ -217,10 +217,8 @@ def read_gradings(out: Path) -> Recorded:
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         found = {each.submission: each for each in gradebook.latest()}
     assert len(found) == count
-    return {
-        name: (each.started.isoformat(), tuple(result.outcome for result in each.results))
-        for name, each in found.items()
-    }
+    ended = {name: tuple(result.outcome for result in each.results) for name, each in found.items()}
+    return {name: (each.started.isoformat(), ended[name]) for name, each in found.items()}
 
 
 def _outcomes(gradings: Recorded) -> dict[str, tuple[str, ...]]:

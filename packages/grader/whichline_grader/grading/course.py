@@ -139,9 +139,8 @@ class Course(CourseFolder):
                 yield Complaint(("limits", name), "is 0: no submission could run")
         for id in self.muted:
             if not re.fullmatch(FINDING, id):
-                yield Complaint(
-                    ("muted",), f"has {id!r}, expected ids of findings, as in the column finding of findings.csv"
-                )
+                expected = "expected ids of findings, as in the column finding of findings.csv"
+                yield Complaint(("muted",), f"has {id!r}, {expected}")
 
     @cached_property
     def members(self) -> dict[str, tuple[Student, ...]]:

@@ -118,9 +118,8 @@ class Gradebook(AbstractContextManager["Gradebook"]):
         """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
         row = _as_key(grading) | {"started": grading.started.isoformat()}
         with self._transaction():
-            tables.put_attempt(
-                self._connection, row, asdict(grading.notes), [json.loads(each.as_json()) for each in grading.results]
-            )
+            results = [json.loads(each.as_json()) for each in grading.results]
+            tables.put_attempt(self._connection, row, asdict(grading.notes), results)
 
     def drop_damaged(self, submission: str, content: str) -> None:
         """Delete what is recorded of this content if it cannot be read: it is graded again."""

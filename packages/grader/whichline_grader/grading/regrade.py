@@ -155,9 +155,9 @@ def _read_published(results: Results) -> Published:
     path = results.folder / "grades.csv"
     if not path.exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
+    counted = grades(results.gradebook, results.course)
     made = {
-        grade.student.key: GradedAttempt(grade.grading, *results.gradebook.outcomes(grade.grading))
-        for grade in grades(results.gradebook, results.course)
+        each.student.key: GradedAttempt(each.grading, *results.gradebook.outcomes(each.grading)) for each in counted
     }
     with path.open(newline="", encoding="utf-8") as file:
         return {row["student"]: (row, made.get(row["student"])) for row in csv.DictReader(file)}

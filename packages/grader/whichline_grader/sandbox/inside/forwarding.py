@@ -80,9 +80,8 @@ def _forward(function: Callable[..., Any], call: str, sources: Mapping[str, Sour
     def forward(*args: Any, **kwargs: Any) -> Any:
         header: dict[str, Any] = {}
         outputs = tensors = list[Tensor]()
-        with suppress(
-            TypeError, ValueError, LookupError, AttributeError
-        ):  # arguments that cannot be sent are not forwarded
+        # Arguments that cannot be sent are not forwarded.
+        with suppress(TypeError, ValueError, LookupError, AttributeError):
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             arguments = {name: encode(source.read(bound.arguments), tensors) for name, source in sources.items()}
