@@ -153,9 +153,10 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         )
     failing = (each for each in scores if (first := each.first_failure) and first.outcome is not Outcome.NOT_RUN)
     following = next(failing, None)
+    passed, planned = sum(result.passed for result in scores), sum(len(result.results) for result in scores)
     return Group(
         table,
-        Text(_render_summary(scores)),
+        Text(f"{passed} of {planned} public tests passed; the hidden suite was not run."),
         *(_choose_hint_problem(scores, run) if whole else ()),
         *(_render_next_step(following, run, root, everything) if following else ()),
         *_render_slow(scores),
@@ -192,11 +193,6 @@ def begin_at(root: Path, problem: Problem) -> str:
             if line.strip().startswith("raise NotImplementedError") and (not is_shared or function == title):
                 return f"{name}:{number}"
     return ""
-
-
-def _render_summary(scores: list[Score]) -> str:
-    passed, planned = sum(result.passed for result in scores), sum(len(result.results) for result in scores)
-    return f"{passed} of {planned} public tests passed; the hidden suite was not run."
 
 
 def _choose_hint_problem(scores: list[Score], run: Run) -> Iterable[RenderableType]:

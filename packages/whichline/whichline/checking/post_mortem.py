@@ -22,7 +22,7 @@ def find_frame(suite: Suite, test: Test, findings: Sequence[Finding]) -> Traceba
     Args:
         suite: the student's functions.
         test: a test that fails.
-        told: the findings that explain it.
+        findings: those that explain it.
 
     Returns:
         A traceback of only the student's frames. It ends where the code raised. If it did not raise, it ends before the
