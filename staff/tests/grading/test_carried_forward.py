@@ -199,7 +199,6 @@ def run_decoding(*arguments, in_features=None, **more):
     assert passed <= {"test_attention_module[3d-large-logits]"}  # where the largest score takes all, halved or not
 
 
-@pytest.mark.nightly
 def ask_lender(lender: StandIn, call: str, **arguments: Any) -> Any:
     """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
     tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
