@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from whichline.engine.assignment import SuiteError
 from whichline.engine.problem_folder import list_adapters
 from whichline_grader.authoring import spec
@@ -39,20 +40,15 @@ def test_a_problem_without_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "problems" / "softmax" / "staff"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").touch()
+    write_files(tmp_path, {"problems/softmax/staff/__init__.py": ""})
     monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
     refuse("(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$")
 
 
 def test_a_mistake_in_an_authors_file_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "problems" / "softmax" / "staff"
-    folder.mkdir(parents=True)
-    (folder / "hidden_tests.py").touch()
     source = "from whichline_grader.author import ProblemSpec\n\nSPEC = ProblemSpec(out=1)\n"
-    (folder / "__init__.py").write_text(source)
+    folder = write_files(tmp_path / "problems/softmax/staff", {"hidden_tests.py": "", "__init__.py": source})
     monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
     monkeypatch.setattr(spec, "import_module", lambda _: runpy.run_path(str(folder / "__init__.py")))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from staff.tests.files import rows_of
+from staff.tests.files import rows_of, write_files
 from staff.tests.grading.test_gradebook import GRADING
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Outcome, Result
@@ -281,9 +281,7 @@ def test_a_copy_without_metadata_is_still_its_students(tmp_path):
 
 
 def test_a_student_of_two_downloads_is_one(tmp_path):
-    for week in ("1", "2"):
-        (tmp_path / week / "ada").mkdir(parents=True)
-        (tmp_path / week / "ada" / f"notes-{week}.txt").touch()
+    write_files(tmp_path, {f"{week}/ada/notes-{week}.txt": "" for week in ("1", "2")})
     (tmp_path / "1" / "kurt").mkdir()
     _, kurt = batch_of(tmp_path, tmp_path / "1" / "ada", tmp_path / "1" / "kurt")
     for week in ("2", "1"):

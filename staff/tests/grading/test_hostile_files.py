@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from staff.tests.files import write_files
 from staff.tests.grading.test_grades import COURSE, grade_in_batch
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.identity import RosterError
@@ -35,9 +36,7 @@ def keys(found: Mapping[str, Grading]) -> list[str]:
 
 
 def handed_in(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    (folder / "in").mkdir()
-    for name, content in files.items():
-        (folder / "in" / name).write_bytes(content)
+    write_files(folder / "in", files)
     return [folder / "in" / name for name in files]
 
 
@@ -184,8 +183,7 @@ def test_submissions_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "same", tmp_path / "b" / "same"]
     paths.append(tmp_path / hashed(paths[0]))
     for path in paths:
-        path.mkdir(parents=True)
-        (path / "adapters.py").write_bytes(HONEST)
+        write_files(path, {"adapters.py": HONEST})
     graded(tmp_path, *paths)
     reports = {path.parent.name for path in (tmp_path / "results").glob("*/results.json")}
     assert reports == {hashed(path) for path in paths}

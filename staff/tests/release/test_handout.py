@@ -134,9 +134,8 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str |
 
 
 def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
-    (tree / "docs").mkdir(exist_ok=True)
-    (tree / "docs" / "a.md").write_text("whichline_grader\nand\nreturn self.attend_to_everything(x)\n")
-    (tree / "docs" / "b.md").write_text("# END SOLUTION\n")
+    told = "whichline_grader\nand\nreturn self.attend_to_everything(x)\n"
+    write_files(tree, {"docs/a.md": told, "docs/b.md": "# END SOLUTION\n"})
     git(tree, "add", "--all")
     with pytest.raises(HandoutError) as refused:
         make_handout(tree, "1")

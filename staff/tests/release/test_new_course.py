@@ -115,11 +115,9 @@ def test_a_folder_that_holds_a_course_is_refused(folder: Path, checkout: Path, t
 
 
 def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "roster.csv").write_text("Student")
+    write_files(folder, {"roster.csv": "Student"})
     run("new-course", folder)
-    (folder / "results").mkdir()
-    (folder / "results" / "grades.csv").write_text("ada")
+    write_files(folder, {"results/grades.csv": "ada"})
     before, secret = files_in(folder), load_release().secret
     result = run("new-course", folder, "--force")
     assert result.exit_code == 0, result.output
@@ -153,9 +151,7 @@ def test_git_takes_nothing_that_a_course_keeps_to_itself(tmp_path: Path, ignored
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     shutil.copyfile(ignored, tmp_path / ".gitignore")
     kept = ("autograder.zip", "autograder-2.zip", "roster.csv", "groups.csv", "results/grades.csv", "submissions/x.zip")
-    for name in kept:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
+    write_files(tmp_path, dict.fromkeys(kept, ""))
     added = subprocess.check_output(["git", "status", "--porcelain", "-uall"], cwd=tmp_path, text=True)
     assert added == "?? .gitignore\n"
 
@@ -191,9 +187,7 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     copy_tree(checkout)
     commit_all(checkout)
     staff("new-course", folder)
-    for name in ("roster.csv", "groups.csv", "staff/roster.csv", "submissions/ada.zip"):
-        (checkout / name).parent.mkdir(exist_ok=True)
-        (checkout / name).touch()
+    write_files(checkout, dict.fromkeys(("roster.csv", "groups.csv", "staff/roster.csv", "submissions/ada.zip"), ""))
     staff("gradescope")
     assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
     assert (checkout / COURSE).read_text().count('folder = "~/course"') == 1

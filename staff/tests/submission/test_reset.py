@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from staff.tests.files import files_in
+from staff.tests.files import files_in, write_files
 from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, Student
 from whichline.cli import main as cs336
 from whichline.engine import problem_folder
@@ -17,13 +17,11 @@ from whichline_grader.release.handout import stub
 def kit(student: Student, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The problems as a kit has them, with the starter code of each file; the student's folder is the current one."""
     folder = tmp_path_factory.mktemp("kit") / "problems"
-    for name in {name for problem in load_problems(ROOT).values() for name in problem.files}:
-        path = folder / problem_folder.STARTER / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(stub(name, (ROOT / name).read_text()))
+    names = {name for problem in load_problems(ROOT).values() for name in problem.files}
+    stubs = {name: stub(name, (ROOT / name).read_text()) for name in names}
     monkeypatch.setattr(problem_folder, "_find_folders", lambda: [folder])
     monkeypatch.chdir(student.folder / "cs336_basics")
-    return folder / problem_folder.STARTER
+    return write_files(folder / problem_folder.STARTER, stubs)
 
 
 def reset(*arguments: str, typed: str = "") -> Result:
