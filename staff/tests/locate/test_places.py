@@ -360,6 +360,28 @@ def test_an_argument_that_nothing_reads(explain: Explain) -> None:
     assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
 
 
+ROPE_IN = """def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)
+"""
+ROPE_IN_KEYWORDS = """def run_rope(d_k, **named):
+    positions = named["token_positions"]
+    return Rotation(d_k, named["theta"], named["max_seq_len"])(named["in_query_or_key"], {})
+"""
+
+
+def test_arguments_taken_as_keywords_are_followed(explain: Explain) -> None:
+    """A wrong step is found, and so is an argument that is taken out of them and never read."""
+    right = ROPE_IN_KEYWORDS.format("positions")
+    (finding,) = explain(
+        ROPE, (ROPE_IN, right), ("turned[..., 1::2] = first * sin +", "turned[..., 1::2] = first * sin -")
+    )
+    assert marked(finding) == "first * sin - second * cos"
+    whole = 'torch.arange(named["in_query_or_key"].shape[-2])'
+    (finding,) = explain(ROPE, (ROPE_IN, ROPE_IN_KEYWORDS.format(whole)))
+    assert marked(finding) == "positions"
+    assert finding.said[0] == "Your code never uses `token_positions`, but the right answer depends on it."
+
+
 @pytest.mark.parametrize(
     ("edits", "saved"),
     [

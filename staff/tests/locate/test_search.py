@@ -154,3 +154,22 @@ def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> N
     assert list_marks([finding]) == ["fused[..., 2 * d :]"]
     assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
     assert finding.likewise == (finding.line + 1,)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("(d, len(angles))", "(d, len(angles))"), ("(key := (d, len(angles)))", "key")]
+)
+def test_the_key_of_a_cache_may_stand_anywhere(find_alone: Explain, first: str, then: str) -> None:
+    cache = (
+        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
+        "        self.cos, self.sin = find_table(d, theta, angles)\n\n"
+        "_TABLES = {}\n\n"
+        "def find_table(d, theta, angles):\n"
+        f"    if {first} not in _TABLES:\n"
+        f"        _TABLES[{then}] = torch.stack((angles.cos(), angles.sin()))\n"
+        f"    return _TABLES.get({then})\n\n"
+        "class Rotation(Rotation):\n",
+    )
+    (finding,) = find_alone("rope", cache)
+    assert list_marks([finding]) == ["(d, len(angles))"]
+    assert finding.proof == "With `theta` in the key, the failing test passes."
