@@ -416,6 +416,68 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     assert "Call 1 of code_.name gives 'wrong', and the reference 'right'." in places["test_name"]
 
 
+ADAPTERS = """
+import random
+
+
+import code_
+
+
+
+def run_weigh(x, first, second):
+    return code_.weigh(x, first, second).flip(0)
+
+
+def run_draw(n):
+    return random.randrange(n - 1)
+"""
+RIGHT_OF_ADAPTERS = """
+import torch
+
+
+def run_weigh(x, first, second):
+    return x * first + second
+
+
+def run_draw(n):
+    return int(torch.randint(n, ()))
+"""
+TESTS_OF_ADAPTERS = """
+import torch
+
+import adapters
+
+
+def test_weigh():
+    assert adapters.run_weigh(torch.tensor([3.0, 1.0, 2.0]), 5.0, 7.0).tolist() == [22.0, 12.0, 17.0]
+
+
+def test_draw():
+    assert max(adapters.run_draw(3) for _ in range(60)) == 2
+"""
+
+
+@pytest.fixture(name="of_adapters", scope="module")
+def explain_adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("adapters")
+    (folder / "adapters.py").write_text(ADAPTERS)
+    table = TABLE.replace('["code_"]', '["code_", "adapters"]') + "[tool.pytest.ini_options]\n"
+    code = "def weigh(x, first, second):\n    return x * first + second\n"
+    return run_suite(folder, table, code, RIGHT_OF_ADAPTERS, TESTS_OF_ADAPTERS)
+
+
+@pytest.mark.slow
+def test_a_line_of_an_adapter_is_marked_if_no_change_behind_it_helps(of_adapters: dict[str, str]) -> None:
+    assert of_adapters["test_weigh"].startswith("adapters.py:10, in run_weigh")
+    assert of_adapters["test_weigh"].endswith("With a part of this left out, the failing test passes.")
+
+
+@pytest.mark.slow
+def test_calls_that_draw_from_other_random_numbers_are_not_compared(of_adapters: dict[str, str]) -> None:
+    assert "does not return what" not in of_adapters["test_draw"]
+    assert of_adapters["test_draw"].startswith("adapters.py:14, in run_draw")
+
+
 @pytest.mark.slow
 def test_where_no_value_shows_the_line_a_change_of_the_code_does(places: dict[str, str]) -> None:
     assert places["test_running"].startswith("code_.py:93, in running")

@@ -73,6 +73,11 @@ def rms_by_sum(x, gain):
     return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() * gain
 
 
+def convert(up, down):
+    weight, bias = up["weight"], up["bias"]
+    return {"one": weight, "bias": -bias}
+
+
 class Layer(nn.Module):
     def __init__(self, width, rms):
         super().__init__()
@@ -150,6 +155,19 @@ def test_residual(original, x):
     torch.testing.assert_close(port(original, code_.FromNormalised)(x), original(x))
 
 
+@pytest.fixture(scope="session")
+def converted(original):
+    made = port(original)
+    for ours, theirs in zip(made.layers, original.blocks):
+        weights = code_.convert(theirs.up.state_dict(), theirs.down.state_dict())
+        ours.one.weight.data, ours.one.bias.data = weights["one"], weights["bias"]
+    return made
+
+
+def test_converted(original, converted, x):
+    torch.testing.assert_close(converted(x), original(x))
+
+
 def test_norm(original, expected, x):
     torch.testing.assert_close(port(original, code_.Layer, code_.rms_by_sum)(x), expected)
 """
@@ -165,7 +183,7 @@ def test_a_line_in_a_layer_of_a_port(places: dict[str, str]) -> None:
     assert (
         places["test_residual"].strip()
         == """\
-code_.py:31, in FromNormalised.forward
+code_.py:36, in FromNormalised.forward
     return x + self.two(inner * torch.sigmoid(inner))
            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 Expected the reference's `x + self.down(inner)` in Block.forward, each time; found wrong numbers in 60 of 60 places.
@@ -179,3 +197,11 @@ def test_what_fixtures_have_computed_is_compared_too(places: dict[str, str]) -> 
     _, code, mark, said, *_ = places["test_norm"].strip().splitlines()
     assert code[mark.index("^") : mark.rindex("^") + 1] == "x.square().sum(-1, keepdim=True)"
     assert said == "Expected the reference's `variance` in RMSNorm.forward, each time; found 6 times that value."
+
+
+@pytest.mark.slow
+def test_a_line_that_converts_weights_in_a_fixture(places: dict[str, str]) -> None:
+    place, code, mark, *_, proof = places["test_converted"].strip().splitlines()
+    assert place == "code_.py:16, in convert"
+    assert code[mark.index("^") : mark.rindex("^") + 1] == "-bias"
+    assert proof == "With the opposite sign here, the failing test passes."

@@ -93,7 +93,8 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
-    for file, name, lines in _list_functions(runner.observed, trace, near):
+    functions = _list_functions(runner.observed, trace, near)
+    for file, name, lines in sorted(functions, key=lambda function: runner.is_connecting(function[0])):
         tree = ast.parse("".join(linecache.getlines(file)))
         mutable = Mutable(tree, name)
         made = _list_constructed(tree, name)

@@ -151,7 +151,9 @@ class Search:
         places = dict.fromkeys(
             place for trace in self.traces for place in trace.places if place not in self.experiment.patch
         )
-        new = [place for place in places if place not in self.tried and not self.experiment.runner.is_answered(place)]
+        runner = self.experiment.runner
+        new = [place for place in places if place not in self.tried and not runner.is_answered(place)]
+        new = [place for place in new if not runner.is_connecting(place.file)]
         divergences = [place for place in new if self._is_first_divergence(place)]
         if not any(isinstance(self.find_trace(place).value(place)[0], Tensor) for place in divergences):
             divergences += [place for trace in self.traces[:1] for place in list_returned_early(trace)]

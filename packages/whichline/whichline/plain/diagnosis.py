@@ -29,11 +29,11 @@ from whichline.locate.search import Search
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.values import is_one
-from whichline.plain.evidence import find_shape, is_answer, is_little, is_of_few, list_inside, reads_unknown
+from whichline.plain import evidence
 from whichline.plain.functions import Functions
 from whichline.plain.parts import ANSWER, copy_parts
 from whichline.plain.process import report
-from whichline.plain.reference import PlainCheckpoints, PlainSuite, list_fitting
+from whichline.plain.reference import PlainCheckpoints, PlainRunner, PlainSuite, list_fitting
 from whichline.plain.watching import MOST_CASES, Watching, describe_right
 from whichline.plain.whole import TEST, make_whole
 from whichline.rules.pairing import list_parameters
@@ -124,7 +124,7 @@ class Diagnosis:
 
     def _make_runner(self) -> Runner:
         until = time.process_time() + MOST_SECONDS
-        return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs, until=until)  # type: ignore[arg-type]
+        return PlainRunner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs, until=until)  # type: ignore[arg-type]
 
     def _search(
         self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str], beside: Sequence[str]
@@ -135,19 +135,19 @@ class Diagnosis:
         runner.pairs = list_fitting(runner, tests)
         found = next(filter(None, (locate(runner, group)[0] for group in groups)), [])
         tests = [test for test in tests if any(test.name in each.explains for each in found)] or tests
-        if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
+        if any(map(evidence.is_answer, found)) or (len(found) > 1 and any(map(evidence.is_of_few, found))):
             found = []
         if found and judge_calls(runner, tests, join_patches(found)).wrong:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
-            found = find_shape(runner, tests) or found
+            found = evidence.find_shape(runner, tests) or found
         patch = {
             place: replace(option, adapter=option.adapter or first.call)
             for each in found
             for place, option in each.patch.items()
         }
         passing = [test for test in failing if found and runner.passes(self.suite.make_item(test), patch)]
-        doubtful = [place for each in found for place in list_doubtful(each) or [each.place] * reads_unknown(each)]
+        doubtful = [each for one in found for each in list_doubtful(one) or [one.place] * evidence.reads_unknown(one)]
         doubtful = doubtful if passing else [each.place for each in found]
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
@@ -188,12 +188,12 @@ class Diagnosis:
                     return [self._report(each, known, [test], [test]) for each in known.found]
             search = Search(Experiment(runner, [whole]))
             found = search.find() if has_reference else []
-            if any(map(is_answer, found)) or (len(found) > 1 and any(map(is_of_few, found))):
+            if any(map(evidence.is_answer, found)) or (len(found) > 1 and any(map(evidence.is_of_few, found))):
                 found = []
             doubtful = [place for each in found for place in list_doubtful(each)]
-            is_call = any(each.trace.is_called_rightly(each.place) for each in found[:1])
+            is_call = any(map(evidence.has_weights, found[:1]))
             if not found or doubtful or is_call:
-                doubtful += [place for each in found for place in list_inside(each)]
+                doubtful += [place for each in found for place in evidence.list_inside(each)]
                 made = [each for each in reversed(order) if is_anew and (each.file, each.function) not in ran]
                 near = [*map(find_line, [*made, *doubtful, *search.divergences])]
                 words, others = RIGHT if is_compared else WHOLE, self._list_passing(beside, is_anew)
@@ -270,7 +270,7 @@ class Diagnosis:
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         # Constructors often draw random numbers.
         divergences = [each for each in search.find_divergences() if not each.function.endswith("__init__")]
-        return sorted(divergences, key=lambda place: is_little(search.find_trace(place), place))
+        return sorted(divergences, key=lambda place: evidence.is_little(search.find_trace(place), place))
 
     def _describe_call(self, case: Case, error: BaseException | None) -> str:
         right, _ = self.suite.functions.paired[case.call].reference

@@ -69,6 +69,13 @@ def reads_unknown(found: Found) -> bool:
     return is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
 
 
+def has_weights(found: Found) -> bool:
+    """Tell whether an expression calls a layer, or a function that is wrong inside: weights may be wrong there."""
+    func = getattr(found.place.node, "func", None)
+    is_layer = isinstance(func, ast.Attribute) and ast.unparse(func.value) == "self"
+    return is_layer or found.trace.is_called_rightly(found.place)
+
+
 def list_inside(found: Found) -> list[Expression]:
     """List where to begin inside a proved call: first what differs from the reference though its operands do not."""
     inside = [each for each in found.trace.places if each in found.trace.inside.get(found.place, ())]

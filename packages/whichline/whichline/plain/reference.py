@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -137,6 +138,13 @@ def list_drawn() -> dict[str, Hashable]:
     of_numpy = numpy.random.get_state(legacy=False)["state"]
     state = of_numpy["key"].tobytes(), of_numpy["pos"]
     return {"torch": torch.get_rng_state().numpy().tobytes(), "numpy.random": state, "random": random.getstate()}
+
+
+class PlainRunner(Runner):
+    """Runs tests of a plain suite."""
+
+    def is_connecting(self, file: str) -> bool:
+        return Path(file).stem == "adapters"
 
 
 def _own(x: Any) -> Any:

@@ -20,7 +20,7 @@ from whichline.locate.probe import Recorder
 from whichline.locate.run import Runner
 from whichline.plain.functions import Followed
 from whichline.plain.parts import ANSWER
-from whichline.plain.reference import PlainCheckpoints, PlainSuite, add_outputs, add_step, collect_steps
+from whichline.plain.reference import PlainCheckpoints, PlainRunner, PlainSuite, add_outputs, add_step, collect_steps
 from whichline.plain.watching import Watching
 
 TEST = "the whole test"  # among the functions that the engine calls
@@ -65,7 +65,7 @@ def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tup
 
     setattr(suite.functions.code.adapters, TEST, lambda run: run())
     case = Case(test, TEST, {}, None, {})
-    runner = Runner(suite, {TEST: Computed(steps)}, suite.functions.code, until=until)  # type: ignore[arg-type]
+    runner = PlainRunner(suite, {TEST: Computed(steps)}, suite.functions.code, until=until)  # type: ignore[arg-type]
     return runner, Test(test, check, ("", 0), stored=lambda: case), bool(steps.outputs)
 
 
