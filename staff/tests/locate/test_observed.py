@@ -27,7 +27,7 @@ from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from whichline.engine.suite import Suite, Test
 from whichline.locate.instrument import instrument
 from whichline.locate.observed import CannotFollowError, Observed, keep_state
-from whichline.locate.probe import Recorder
+from whichline.locate.probe import Recorder, TooLongError
 from whichline_grader.authoring.programs import PLAIN, RIGHT_STYLES
 
 
@@ -181,6 +181,24 @@ def test_settings_and_random_numbers_stay_as_they_are(write: Callable[..., Obser
     run(observed)
     after = random.getstate(), torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
     assert all(map(is_same, before, after))
+
+
+DRAWS = "import torch\ndef run():\n    torch.manual_seed(5)\n"
+DRAWS += "    return torch.nn.init.trunc_normal_(torch.empty(5, 3), std=0.5, a=-1), torch.rand(2)"
+
+
+def test_initial_values_are_those_that_torch_draws(write: Callable[..., Observed]) -> None:
+    observed = write(adapters=DRAWS)
+    plain, first, again = observed.plain.run(), run(observed), run(observed)
+    for given in (first, again):
+        assert all(map(torch.equal, given, plain))
+    assert first[0] is not again[0]
+
+
+def test_a_run_ends_when_its_time_is_over(write: Callable[..., Observed]) -> None:
+    observed = write(adapters="def run():\n    return 1 + 1")
+    with pytest.raises(TooLongError), observed.run(Recorder(until=0.0)):
+        observed.adapters.run()
 
 
 HANDLER = """import io, logging

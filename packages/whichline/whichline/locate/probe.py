@@ -143,7 +143,7 @@ class Recorder:
     def look(self, place: Expression, value: Any) -> Any:
         """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
-        if self.looks > self.limit or time.process_time() > self.until:
+        if self.looks > self.limit or (self.until < math.inf and time.process_time() > self.until):
             raise TooLongError
         if place not in self.put and (self.is_over or not (self.noting or self.watch)):
             return value
