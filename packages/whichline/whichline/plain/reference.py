@@ -7,6 +7,7 @@ import ast
 import inspect
 import linecache
 import math
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -135,9 +136,8 @@ class PlainReference:
 
 def list_drawn() -> dict[str, Hashable]:
     """Return the states of the random numbers, by the module that draws them."""
-    of_numpy = numpy.random.get_state(legacy=False)["state"]
-    state = of_numpy["key"].tobytes(), of_numpy["pos"]
-    return {"torch": torch.get_rng_state().numpy().tobytes(), "numpy.random": state, "random": random.getstate()}
+    of_numpy = pickle.dumps(numpy.random.get_state(legacy=False))  # has arrays
+    return {"torch": torch.get_rng_state().numpy().tobytes(), "numpy.random": of_numpy, "random": random.getstate()}
 
 
 class PlainRunner(Runner):
