@@ -5,6 +5,8 @@ import copy
 import linecache
 from collections.abc import Collection, Iterator, Sequence
 
+from torch import Tensor
+
 from whichline.engine.suite import Test
 from whichline.locate.mutants import Mutable, Mutant
 from whichline.locate.named import span_of
@@ -25,11 +27,15 @@ def find_key(runner: Runner, trace: Trace, failing: Sequence[Test]) -> tuple[Rep
     mutants = list(_list_mutants(runner, trace))
     if not mutants or not (first := _find_first(runner, trace.test)):
         return None
+    tests = [test for test in runner.suite.tests if test.problem == trace.test.problem]
     for function, mutant in mutants:
         with runner.observed.keeping():
-            if function.passes(mutant, [first, trace.test]):
-                repair = Repair(function, mutant)
-                return repair, [test for test in failing if repair.passes(test)]
+            is_found = function.passes(mutant, [first, trace.test])
+        if is_found:
+            alone = [test for test in tests if function.passes(mutant, [test])]
+            with runner.observed.keeping():
+                if function.passes(mutant, alone):  # one after the other, so the key lacks nothing else
+                    return Repair(function, mutant), [test for test in failing if test in alone]
     return None
 
 
@@ -44,7 +50,11 @@ def _find_first(runner: Runner, test: Test) -> Test | None:
 
 
 def _list_mutants(runner: Runner, trace: Trace) -> Iterator[tuple[Function, Mutant]]:
-    """Yield the functions that look up something under a key, with one more name in the key."""
+    """Yield the functions that look up something under a key, with one more name in the key.
+
+    A tensor is none: no two are the same key, so each call would miss.
+    """
+    tensors = {str(place) for place in trace.places if isinstance(trace.objects[place][-1], Tensor)}
     for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
         mutable = Mutable(ast.parse("".join(linecache.getlines(file))), name)
         keys: dict[str, list[ast.expr]] = {}
@@ -53,7 +63,7 @@ def _list_mutants(runner: Runner, trace: Trace) -> Iterator[tuple[Function, Muta
         for nodes in keys.values():
             own = {ast.unparse(each) for each in ast.walk(nodes[0])}
             for each in _list_names(runner.observed, file, name):
-                if each not in own:
+                if each not in own | tensors:
                     new = _Longer({span_of(node) for node in nodes}, each).visit(copy.deepcopy(mutable.function))
                     mutant = Mutant(nodes[0], f"`{each}` in the key", mutable.slot, new)
                     yield Function(runner, file, mutable), mutant
