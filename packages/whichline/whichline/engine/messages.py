@@ -98,9 +98,7 @@ def _explain_gradients(match: re.Match[str]) -> list[str]:
 
 RULES = (
     Rule(
-        r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)",
-        _explain_gradients,
-        ask="",
+        r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _explain_gradients, ask=""
     ),
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),
     Rule(r"^(Syntax|Indentation|Tab)Error", ask=""),
@@ -189,8 +187,7 @@ RULES = (
     Rule(r"out of (bounds|range)", ask=INDICES),
     Rule(r"in-?place", ask="Which operation in this line changes a tensor in place? Whose tensor is it?"),
     Rule(
-        r"tensors used as indices must be|boolean (tensor|masks)|Boolean-type|not implemented for '",
-        ask=OPERAND_DTYPES,
+        r"tensors used as indices must be|boolean (tensor|masks)|Boolean-type|not implemented for '", ask=OPERAND_DTYPES
     ),
     Rule(
         r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple|received)",

@@ -61,8 +61,7 @@ def find_condition(these: Sequence[Call], others: Sequence[Call], mentioned: Col
     """
     here, there = [frozenset(each) for each in these], [frozenset(each) for each in others]
     facts = sorted(
-        {fact: None for each in these for fact in each},
-        key=lambda fact: (fact.rank, len({*fact.names} - {*mentioned})),
+        {fact: None for each in these for fact in each}, key=lambda fact: (fact.rank, len({*fact.names} - {*mentioned}))
     )
     common = [fact for fact in facts if all(fact in each for each in here)]
     apart = [fact for fact in common if not any(fact in each for each in there)]

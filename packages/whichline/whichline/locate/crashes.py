@@ -83,11 +83,7 @@ class _Crash:
 
 
 def describe_crashes(
-    suite: Suite,
-    tests: Sequence[Test],
-    failing: Sequence[Test],
-    passing: Sequence[Test],
-    runner: Runner | None = None,
+    suite: Suite, tests: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], runner: Runner | None = None
 ) -> list[Finding]:
     """Report the lines at which failing tests of one problem end, and which calls end there.
 

@@ -17,13 +17,7 @@ from torch import Tensor
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early
-from whichline.locate.causes import (
-    find_cause,
-    find_cause_in_most,
-    find_common_cause,
-    find_one_call,
-    is_by_chance,
-)
+from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_one_call, is_by_chance
 from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, list_explained, rank
 from whichline.locate.options import Option, Options, name_at

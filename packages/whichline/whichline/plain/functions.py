@@ -37,11 +37,7 @@ class Followed(Observed):
         replace: called with each top-level function and class of a module; it returns the replacement.
     """
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        replace: Callable[[Any], Any] = lambda value: value,
-    ) -> None:
+    def __init__(self, names: Sequence[str], replace: Callable[[Any], Any] = lambda value: value) -> None:
         super().__init__(SimpleNamespace(), lambda file: False)
         self.names, self.replace = names, replace
         self.is_students = self._sources.__contains__
