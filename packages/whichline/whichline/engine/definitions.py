@@ -51,8 +51,6 @@ class Definitions:
     def __init__(self, calls: Sequence[TracebackType], root: Path, called: Callable[..., Any] | None) -> None:
         self._calls, self._root, self._called = calls, root, called
 
-    # A missing `return`.
-
     def find_forgotten(self, is_answer: bool) -> CodeType | None:
         """Find the function without a `return` that gave None: the output, or a value in the expression that raised."""
         makers = [self._called] if is_answer else self._list_makers()
@@ -157,8 +155,6 @@ class Definitions:
                         return f"{what}: `{silent[0].name}`,{within} in {where}, has no `return`"
         return ""
 
-    # Missing names, and fractions where whole numbers are needed.
-
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
         """The student's classes and functions, or other nodes: for each its position, its parent and the node."""
         for path in list_own_code(self._root):
@@ -211,8 +207,6 @@ class Definitions:
                 where = self.place(made.code, made.line)
                 return [f"{what} since {where}, not a whole number: `/` gives a fraction, `//` does not"]
         return []
-
-    # The arguments of a call.
 
     def compare_call(self, message: str) -> list[str]:
         """Show the `def` that a call does not fit, if the message is about that."""

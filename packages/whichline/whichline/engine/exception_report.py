@@ -100,8 +100,6 @@ class ExceptionReport:
         found = Source.executing(self.calls[-1])
         return found.node or next((each for each in found.statements if isinstance(each, ast.Assign)), None)
 
-    # The meaning.
-
     @cached_property
     def meaning(self) -> list[str]:
         """What the error means, in a few lines; nothing if its own message is clear enough."""
@@ -240,8 +238,6 @@ class ExceptionReport:
                 file = at.rpartition(":")[0]
                 return str(self._root / file), each.body[-1].lineno, f"{kind}.backward"
         return None
-
-    # The text.
 
     @cached_property
     def sentences(self) -> list[str]:

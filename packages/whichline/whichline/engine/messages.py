@@ -224,9 +224,6 @@ def shorten(message: str) -> tuple[str, str]:
     return kind + colon + short.removesuffix("."), advice
 
 
-# Patterns of einsum and einops.
-
-# einops's message about one tensor and its pattern.
 EINOPS = re.compile(
     r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(.*?)\]\)\..*?\n\s*(\S[^\n]*)$", re.DOTALL
 )

@@ -133,8 +133,6 @@ class Changes:
                 yield ast.BinOp(node, ast.Div(), x)
             yield ast.BinOp(node, ast.Div(), ast.BinOp(ast.Constant(1), ast.Sub(), x))
 
-    # Expressions.
-
     def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
         yield from ((node, name, NAME) for name in self._list_names(node))
 
@@ -251,8 +249,6 @@ class Changes:
     def _is_method(self, func: ast.expr) -> bool:
         is_of_module = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
         return isinstance(func, ast.Attribute) and not (is_of_module and func.value.id in {*self.modules, "self"})  # type: ignore[attr-defined]
-
-    # Statements.
 
     def _of_augassign(self, node: ast.AugAssign, _: Slot) -> Iterator[Change]:
         for each in OPERATORS.get(type(node.op), ()):

@@ -126,9 +126,6 @@ def _cast(call: Call, time: int, value: Any) -> Any:
     return value.to(dtype_of(call.given)) if is_float(value) else None
 
 
-# Narrower than the inputs, or rounded to half precision before the end.
-
-
 def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
     changes = _widen_all(experiment, traces)
     places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
@@ -306,9 +303,6 @@ def _round_last(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
     """Cast the output to the dtype of the inputs at the end."""
     runs = [traces[test.name] for test in experiment.failing[:LOOKED]]
     return {place: _cast for one in runs for place in one.places if any(x is one.came for x in one.objects[place])}
-
-
-# Digits that a computation loses, in whatever dtype.
 
 
 def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:

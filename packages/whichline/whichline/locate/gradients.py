@@ -64,9 +64,6 @@ def find_gradients(experiment: Experiment) -> Finding | None:
     return _describe_copied(experiment, trace, copies) if copies else None
 
 
-# Where the graph is cut.
-
-
 def _list_leaves(trace: Trace) -> dict[int, str]:
     """The names of the arguments whose gradients are asked for, by id."""
     return {id(x): name for name, x in trace.given.items() if isinstance(x, Tensor) and x.requires_grad}
@@ -147,9 +144,6 @@ def _name(arguments: Sequence[str]) -> str:
     return listed(f"`{name}`" for name in arguments)
 
 
-# Weights that are copied.
-
-
 def _list_copies(trace: Trace, missing: Sequence[str]) -> dict[Expression, str]:
     """Find the last reads of arguments whose numbers then continue in tensors without their graph."""
     found = {}
@@ -212,9 +206,6 @@ def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
         if isinstance(place.node, ast.Attribute) and not place.in_place and isinstance(read, Tensor):
             changes |= {place: put} if any(_holds(read, trace.given[name]) for name in names) else {}
     return changes
-
-
-# Where a wrong gradient is passed back.
 
 
 def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:

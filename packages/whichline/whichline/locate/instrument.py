@@ -138,8 +138,6 @@ class _Instrument(ast.NodeTransformer):
             node.value = self.visit(node.value)
         return node
 
-    # Expressions.
-
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if not self.functions or isinstance(node, ast.stmt):
             return super().generic_visit(node)
@@ -170,8 +168,6 @@ class _Instrument(ast.NodeTransformer):
             ast.copy_location(ast.keyword(each.arg, self.visit(each.value)), each) for each in node.keywords
         ]
         return new
-
-    # Statements that change a tensor in place.
 
     def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         new: list[ast.stmt] = []

@@ -111,8 +111,6 @@ class Observed:
         now = {file: list_codes(compile(_read(file), file, "exec", dont_inherit=True)) for file in self.files}
         return any(code not in now[code.co_filename] for code in codes)
 
-    # Runs.
-
     @contextmanager
     def run(self, recorder: Recorder) -> Iterator[None]:
         """Pass the values of the probes to a recorder, and have imports find the copy.
@@ -155,8 +153,6 @@ class Observed:
             yield
         finally:
             self._is_keeping = False
-
-    # The import.
 
     def _import(self) -> None:
         if self._error:

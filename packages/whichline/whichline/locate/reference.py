@@ -67,8 +67,6 @@ class _References:
         self._taken: dict[str, tuple[Value, FrameType | None]] = {}  # by name, with the call of another adapter
         self._alike: dict[Hashable, list[str]] = {}  # names of tensors that may be equal
 
-    # The import.
-
     def load(self, name: str) -> Mapping[str, Any]:
         """Import a reference, and return its global names."""
         if name not in self._modules:
@@ -94,8 +92,6 @@ class _References:
         if is_reference(name):
             return SimpleNamespace(**self.load(name))
         return __import__(name, globals, locals, fromlist, level)
-
-    # Steps.
 
     @contextmanager
     def observing(self, steps: dict[str, Step], arguments: Arguments) -> Iterator[None]:

@@ -150,9 +150,6 @@ def _put_values(trace: Trace, place: Expression) -> Change:
     return change
 
 
-# State that an earlier call left behind.
-
-
 def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
     """Find the expression that reads what an earlier call left behind, in a test that passes if it runs first."""
     runner = experiment.runner

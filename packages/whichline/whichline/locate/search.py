@@ -128,8 +128,6 @@ class Search:
     def _explains_half(self, found: Found) -> bool:
         return 2 * len(found.explains) >= len(self.experiment.failing)
 
-    # First divergences.
-
     def find_divergences(self) -> list[Expression]:
         """Run some of the tests and list their first divergences in the order in which they are computed.
 
@@ -177,8 +175,6 @@ class Search:
         """Find a trace in which an expression is a first divergence, or at least computed."""
         runs = [trace for trace in self.traces if place in trace.values]
         return next((trace for trace in runs if trace.is_first_divergence(place, self.allows_unknown)), runs[0])
-
-    # One expression.
 
     def _try_all(self, divergences: Sequence[Expression]) -> Explanations:
         """Find the first replacement that explains all tests, and the best of those that explain some.
@@ -296,8 +292,6 @@ class Search:
         """Find the smallest call of a function that is wrong inside, where no expression of it is proved."""
         complete = self._try_all(self.calls).complete
         return [complete] if complete else []
-
-    # Several expressions.
 
     def _find_with_unknown_operands(self) -> list[Found]:
         """Find a divergence with an unknown operand whose own operands are right."""

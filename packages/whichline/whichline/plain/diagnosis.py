@@ -220,8 +220,6 @@ class Diagnosis:
         """Tell whether a test fails."""
         return self.suite.run_item(test) is not None
 
-    # Words.
-
     def _report(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
         step, right = found.option.names[0], describe_correction(known.found)
         steps = found.trace.known.steps
