@@ -86,8 +86,7 @@ def find_students_line(root: Path) -> str:
 def describe_time_limit(what: str, seconds: float, line: str) -> str:
     """Ask whether there is an endless loop."""
     endless = f"{what} has been running for {seconds:.0f} s{line}: is there an endless loop in your code?"
-    once = "This is said once; time spent waiting for a busy machine does not count."
-    return f"{endless}\nCtrl-C ends it. {once}"
+    return f"{endless}\nCtrl-C ends it. This is said once; time spent waiting for a busy machine does not count."
 
 
 def start_clock() -> Callable[[], float]:

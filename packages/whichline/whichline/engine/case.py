@@ -131,9 +131,8 @@ class Case:
         if len(names) == 1:
             return {"answer": answer}
         if not isinstance(answer, tuple | list) or len(answer) != len(names):
-            came = add_article(type(answer).__name__) + (
-                f" of {len(answer)}" if isinstance(answer, tuple | list) else ""
-            )
+            count = f" of {len(answer)}" if isinstance(answer, tuple | list) else ""
+            came = add_article(type(answer).__name__) + count
             expected = f"a tuple: {listed(f'the {name}' for name in names)}"
             raise WrongAnswer(f"the answer is {came}, expected {expected}", kind=f"the answer is not {expected}")
         return dict(zip(names, answer, strict=True))
@@ -247,7 +246,7 @@ def _read_case(path: Path, name: str, changed: int) -> Case:
                 key: _read_input(f"input/{key}", metadata["arguments"].get(key), tensors) for key in metadata["order"]
             },
             cotangent=tensors.get("cotangent"),
-            expected=_select_below("expected/", tensors),
+            expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
         )
     except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
@@ -264,7 +263,3 @@ def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
     """Read how a test case was made: call, seed, generator, torch version, sha256 of the inputs."""
     with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
         return json.loads(file.metadata()[METADATA])
-
-
-def _select_below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): x for key, x in tensors.items() if key.startswith(prefix)}

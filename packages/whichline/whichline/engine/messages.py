@@ -36,16 +36,13 @@ def _explain_state_dict(match: re.Match[str]) -> list[str]:
     for label, what in (("Missing", f"{module} expected"), ("Unexpected", "the adapter gave")):
         if keys := re.search(rf"{label} key\(s\) in state_dict: (.*?)\. ", f"{text} "):
             lines.append(f"  {what} {keys[1]}")
-    for name, came, expected in re.findall(
-        r"size mismatch for (\S+): .*?torch\.Size\((.*?)\) from.*?torch\.Size\((.*?)\)", text
-    ):
+    sizes = r"size mismatch for (\S+): .*?torch\.Size\((.*?)\) from.*?torch\.Size\((.*?)\)"
+    for name, came, expected in re.findall(sizes, text):
         transposed = came == "[{1}, {0}]".format(*expected.strip("[]").split(", ")) if "," in expected else False
         lines.append(f"  {name}: got {came}, expected {expected}" + (": is it transposed?" if transposed else ""))
     keys_differ = "key(s)" in text
-    return [
-        *lines,
-        *["a key is the name of the attribute that holds the parameter, as in self.weight -> weight"] * keys_differ,
-    ]
+    key = "a key is the name of the attribute that holds the parameter, as in self.weight -> weight"
+    return [*lines, *[key] * keys_differ]
 
 
 def _explain_product(match: re.Match[str]) -> list[str]:
@@ -313,10 +310,8 @@ def explain_annotation(text: str) -> list[str]:
     if kind != "Shaped" and not dtype.lower().startswith((kind.lower(), f"b{kind.lower()}")):
         return [f"{subject} a tensor of {dtype}{what}, expected {kind.lower()}"]
     sizes = {name: int(size) for name, size in re.findall(r"^(\w+)=(\d+)$", text, re.MULTILINE)}
-    return [
-        f"{subject} a tensor of shape {tuple(shape)}{what}, expected ({axes})",
-        *_find_axis(shape, axes.split(), sizes),
-    ]
+    came = f"{subject} a tensor of shape {tuple(shape)}{what}, expected ({axes})"
+    return [came, *_find_axis(shape, axes.split(), sizes)]
 
 
 def _find_axis(shape: list[int], axes: list[str], sizes: dict[str, int]) -> list[str]:

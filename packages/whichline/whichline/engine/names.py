@@ -30,9 +30,7 @@ def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
     """The value of a name, or of an attribute of one; `unknown` if it cannot be found."""
     if isinstance(node, ast.Name):
         return names.get(node.id, unknown)
-    if isinstance(node, ast.Attribute):
-        return getattr(resolve(node.value, names), node.attr, unknown)
-    return unknown
+    return getattr(resolve(node.value, names), node.attr, unknown) if isinstance(node, ast.Attribute) else unknown
 
 
 def compute(node: ast.AST, names: Names) -> Any:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -202,7 +203,7 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
         case str(pattern):
             fixtures = hidden_cases or root / "fixtures"
             return [
-                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_make_loader(fixtures, case))
+                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=partial(load_case, fixtures, case))
                 for case in _list_matching(fixtures, pattern)
             ]
         case kinds:
@@ -303,10 +304,6 @@ def _name_lab(case: Case, test: Test) -> str:
     is_followed = test.stored and not test.hidden and test.problem and case.call in list_adapters(test.problem)
     is_followed = is_followed and not is_kept(test.problem, read_reference(test.problem))
     return name_command(f"debug --case {case.name}") if is_followed else ""
-
-
-def _make_loader(fixtures: Path, name: str) -> Callable[[], Case]:
-    return lambda: load_case(fixtures, name)
 
 
 def _list_matching(fixtures: Path, pattern: str) -> list[str]:

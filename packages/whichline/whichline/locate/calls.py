@@ -175,7 +175,8 @@ class _Watch:
             verdict = judge(pair.see(answer), right, copies)
             if verdict is False and (expected := pair.expect(right)):
                 name = f"{pair.adapter} in {self._call.name}"
-                case = Case(name, pair.adapter, _detach(copies), None, expected)
+                detached = {name: x.detach() if isinstance(x, Tensor) else x for name, x in copies.items()}
+                case = Case(name, pair.adapter, detached, None, expected)
         self.judged.append((pair.adapter, verdict, case))
 
     def _compare(self, pair: Pair, arguments: Mapping[str, Any]) -> None:
@@ -198,7 +199,3 @@ def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:
     dtypes = [x.dtype for x in arguments.values() if isinstance(x, Tensor) and x.is_floating_point()]
     within = max([CLOSE, *(OF_HALF * torch.finfo(dtype).eps for dtype in dtypes if torch.finfo(dtype).bits < 32)])
     return bool(same(answer, right, within).all())
-
-
-def _detach(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in arguments.items()}

@@ -145,7 +145,8 @@ def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expr
     for test in experiment.failing[:LOOKED]:
         trace = traces[test.name]
         for _ in range(AGAIN):
-            wide = _widen_to(trace)
+            dtype = dtype_of(trace.given)
+            wide = torch.float32 if dtype in HALF else dtype
             narrow = [place for place in _list_narrow(trace, wide) if place not in changes]
             changes |= {place: _widen(experiment.runner, trace, place, wide) for place in narrow}
             trace = experiment.run(test, changes) if narrow else trace
@@ -209,11 +210,6 @@ class _MoreDtypes:
             case _:
                 return
         yield node, ast.Compare(left, [ast.In()], [ast.Tuple([known, self._new], ast.Load())]), "another dtype here"
-
-
-def _widen_to(trace: Trace) -> torch.dtype:
-    dtype = dtype_of(trace.given)
-    return torch.float32 if dtype in HALF else dtype
 
 
 def _describe_effect(trace: Trace) -> str:

@@ -34,14 +34,8 @@ from whichline.locate.named import Function, Named, NamedFile, Span, is_referenc
 from whichline.locate.values import Value, as_value, is_equal
 
 TURNS = "__turns__"
-REFUSED = (
-    RuntimeError,
-    ValueError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-)  # raised if the arguments do not fit
+# raised if the arguments do not fit
+REFUSED = (RuntimeError, ValueError, IndexError, TypeError, AttributeError, ArithmeticError)
 PASSED = "How does this number come from the adapter to this line?"
 
 
@@ -77,11 +71,8 @@ class _References:
             named = NamedFile(source)
             self._functions |= {(spec.origin, each): function for each, function in named.functions.items()}
             more = {PROBE: partial(self._look, named.values), TURNS: self._count_turns, "__import__": self._import}
-            self._modules[name] = {
-                "__name__": name,
-                "__file__": spec.origin,
-                "__builtins__": {**vars(builtins), **more},
-            }
+            built_in = {**vars(builtins), **more}
+            self._modules[name] = {"__name__": name, "__file__": spec.origin, "__builtins__": built_in}
             tree = ast.parse(source)
             _Instrument(named.values).visit(tree)
             exec(compile(ast.fix_missing_locations(tree), spec.origin, "exec", dont_inherit=True), self._modules[name])  # noqa: S102 (the course's own)

@@ -40,9 +40,8 @@ def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
         order = _find_slices(x, right, axis)
         if order and sorted(order) == list(range(len(order))):
             here, there = _list(order), _list(range(len(order)))
-            return (
-                f"the same numbers in another order along axis {_signed(axis - right.ndim)}: {here} in place of {there}"
-            )
+            moved = _signed(axis - right.ndim)
+            return f"the same numbers in another order along axis {moved}: {here} in place of {there}"
     for one, other in itertools.combinations(range(-right.ndim, 0), 2):
         if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
             return f"the same numbers with axes {_signed(one)} and {_signed(other)} exchanged"
@@ -65,7 +64,8 @@ def describe_mask(x: Tensor, right: Tensor) -> str:
         return ""
     diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
     side = "above" if diagonal > 0 else "below"
-    where = f"the {_format_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
+    ordinal = {1: "", 2: "second ", 3: "third "}.get(abs(diagonal), f"{abs(diagonal)}th ")
+    where = f"the {ordinal}diagonal {side} the main one" if diagonal else "the diagonal"
     return f"{wrong} on {where}, where {not wrong} belongs"
 
 
@@ -73,17 +73,12 @@ def describe(
     trace: Trace, place: Expression, time: int, x: Tensor, right: Tensor, known: Mapping[str, Value]
 ) -> Iterator[str]:
     """Yield descriptions of wrong numbers, the best one first."""
-    yield from _describe_zeros(x, right)
+    if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
+        yield "other numbers in the rows that should be 0; the rest is right"
     yield from _describe_sums(x, right, trace)
     yield from _describe_rows(x, right, known)
     yield from _describe_digits(x, right)
     yield from _describe_operands(trace, place, time)
-
-
-def _describe_zeros(x: Tensor, right: Tensor) -> Iterator[str]:
-    """Say that only rows that should be 0 are wrong."""
-    if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
-        yield "other numbers in the rows that should be 0; the rest is right"
 
 
 def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
@@ -178,7 +173,3 @@ def _list(indices: Iterator[int] | list[int] | range) -> str:
 
 def _signed(axis: int) -> str:
     return str(axis).replace("-", "−")
-
-
-def _format_ordinal(number: int) -> str:
-    return {1: "", 2: "second ", 3: "third "}.get(number, f"{number}th ")

@@ -122,9 +122,7 @@ class Trace:
             others += [(name, axes)] if axes is not None else []
         if others:
             return others[0]
-        if not value.tensor.ndim and float(value.tensor) in self.sizes:
-            return "a size", ()
-        return None
+        return ("a size", ()) if not value.tensor.ndim and float(value.tensor) in self.sizes else None
 
     @cached_property
     def _place_of(self) -> dict[int, Expression]:

@@ -47,7 +47,8 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
             parts[name + GRADIENT] = value.grad
         return Slot(name, _keep)
     if isinstance(value, np.ndarray) and value.dtype.name in ARRAYS:
-        parts[name] = torch.from_numpy(value if _is_shared(value) else np.array(value))
+        is_shared = value.flags.writeable and all(stride >= 0 for stride in value.strides)
+        parts[name] = torch.from_numpy(value if is_shared else np.array(value))
         return Slot(name, Tensor.numpy)
     if isinstance(value, np.generic) and value.dtype.name in ARRAYS:
         parts[name] = value.item()
@@ -58,9 +59,8 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
     if isinstance(value, Mapping | list | tuple):
         form = {key: take_apart(each, f"{name}[{key!r}]", parts, is_whole) for key, each in _list_items(value)}
         return _fill(value, form)
-    if is_whole and (made := find_construction(value)):
-        return made.take_apart(value, name, parts)
-    return value
+    made = find_construction(value) if is_whole else None
+    return made.take_apart(value, name, parts) if made else value
 
 
 def find_construction(value: Any) -> Any:
@@ -156,10 +156,6 @@ def _fill(value: Any, parts: dict[Any, Any]) -> Any:
     if isinstance(value, Mapping):
         return parts
     return type(value)(*parts.values()) if hasattr(value, "_fields") else type(value)(parts.values())
-
-
-def _is_shared(value: Any) -> bool:
-    return value.flags.writeable and all(stride >= 0 for stride in value.strides)
 
 
 def _keep(x: Any) -> Any:

@@ -126,9 +126,7 @@ class Watch:
     def _wrap(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if self._is_idle():
-                return function(*args, **kwargs)
-            return self._run(name, function, args, kwargs)
+            return function(*args, **kwargs) if self._is_idle() else self._run(name, function, args, kwargs)
 
         del watched.__wrapped__
         return watched
