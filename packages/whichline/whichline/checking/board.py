@@ -65,14 +65,12 @@ class Score:
 def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
     """Give each problem its results and explanations."""
     results, explanations = list(results), list(explanations)
-    return [
-        Score(
-            problem,
-            tuple(result for result in results if result.problem == problem.id),
-            tuple(explanation for explanation in explanations if explanation.problem == problem.id),
-        )
-        for problem in problems
-    ]
+    scores = []
+    for problem in problems:
+        own = tuple(result for result in results if result.problem == problem.id)
+        told = tuple(explanation for explanation in explanations if explanation.problem == problem.id)
+        scores.append(Score(problem, own, told))
+    return scores
 
 
 def deduct(scores: Iterable[Score], points: Mapping[str, float]) -> list[Score]:
@@ -96,13 +94,9 @@ def wrap_lines(lines: Iterable[str], width: int, margin: str = "") -> Iterator[s
     """Wrap lines, and indent the continuation of a line further than its beginning; a long word stays whole."""
     for line in lines:
         indent = margin + " " * (len(line) - len(line.lstrip()))
-        parts = textwrap.wrap(
-            line.strip(),
-            max(width - len(indent), 20),
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        wrapper = textwrap.TextWrapper(max(width - len(indent), 20), subsequent_indent="  ")
+        wrapper.break_long_words = wrapper.break_on_hyphens = False
+        parts = wrapper.wrap(line.strip())
         yield from (f"{indent}{part}" for part in parts or [""])
 
 
@@ -145,12 +139,9 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
     table.add_column("Points", justify="right")
     colours = {"passed": "green", "failing": "red", "not implemented": "yellow", "not run": "red", "running": ""}
     for result in scores:
-        table.add_row(
-            result.problem.id + " (bonus)" * result.problem.bonus,
-            Text(result.state, colours[result.state]),
-            f"{result.passed}/{len(result.results)}",
-            f"{result.points:.1f}/{result.problem.points:g}",
-        )
+        name, state = result.problem.id + " (bonus)" * result.problem.bonus, Text(result.state, colours[result.state])
+        points = f"{result.points:.1f}/{result.problem.points:g}"
+        table.add_row(name, state, f"{result.passed}/{len(result.results)}", points)
     failing = (each for each in scores if (first := each.first_failure) and first.outcome is not Outcome.NOT_RUN)
     following = next(failing, None)
     passed, planned = sum(result.passed for result in scores), sum(len(result.results) for result in scores)

@@ -120,9 +120,8 @@ class Assignment:
         for number, problem in enumerate(self.problem):
             key = ("problem", number)
             if not is_name(problem.id):
-                yield Complaint(
-                    (*key, "id"), f"is {problem.id!r}, which names a package in problems/: expected {A_NAME}"
-                )
+                what = f"is {problem.id!r}, which names a package in problems/: expected {A_NAME}"
+                yield Complaint((*key, "id"), what)
             try:
                 re.compile(problem.work)
             except re.error as error:
@@ -298,9 +297,8 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
             if tests and name not in tests:
                 close = difflib.get_close_matches(name, tests, 1)
                 hint = f"; did you mean {close[0]}?" if close else ""
-                raise locate_error(
-                    root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}")
-                )
+                complaint = Complaint(("problem", number, kind, name), f"weighs no test{hint}")
+                raise locate_error(root / FILE_NAME, complaint)
     return tests
 
 

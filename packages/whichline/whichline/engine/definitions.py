@@ -54,9 +54,8 @@ class Definitions:
     def find_forgotten(self, is_answer: bool) -> CodeType | None:
         """Find the function without a `return` that gave None: the output, or a value in the expression that raised."""
         makers = [self._called] if is_answer else self._list_makers()
-        return next(
-            (code for code in map(find_forgotten, makers) if code and is_own_file(code.co_filename, self._root)), None
-        )
+        found = (code for code in map(find_forgotten, makers) if code)
+        return next((code for code in found if is_own_file(code.co_filename, self._root)), None)
 
     def _list_makers(self) -> Iterator[Any]:
         """The functions that made the values that are None in the expression that raised."""
@@ -185,9 +184,8 @@ class Definitions:
         nodes = ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass())
         imports = [each for each in nodes if isinstance(each, ast.ImportFrom) and each.module]
         found = [each for each in imports if hasattr(sys.modules.get(each.module or ""), name)]
-        return (
-            f"{self.place(code, found[0].lineno)} imports from `{found[0].module}`, which has `{name}`" if found else ""
-        )
+        place = self.place(code, found[0].lineno) if found else ""
+        return f"{place} imports from `{found[0].module}`, which has `{name}`" if found else ""
 
     def find_fraction(self) -> list[str]:
         """Say which number is a float where an integer is needed, and which line makes it one with `/`."""
@@ -240,11 +238,8 @@ class Definitions:
 
     def find_swap(self) -> list[str]:
         """Say which two arguments are swapped, judging by their names or by the sizes in the test case."""
-        sizes = (
-            {name.lower(): x for name, x in self._calls[0].tb_frame.f_locals.items() if type(x) is int}
-            if self._calls
-            else {}
-        )
+        given = self._calls[0].tb_frame.f_locals if self._calls else {}
+        sizes = {name.lower(): x for name, x in given.items() if type(x) is int}
         for trace in {each.tb_frame.f_code: each for each in reversed(self._calls)}.values():
             maker = find_function(type(trace.tb_frame.f_locals.get("self")))
             ran = [(trace.tb_frame.f_code, get_names(trace), trace.tb_lineno)]
@@ -268,10 +263,8 @@ class Definitions:
             its = find_exchanged(texts, {each.lower(): each for each in texts}) or find_exchanged(values, sizes)
             if its := its or find_displaced(texts, kinds):
                 size = f", {values[its]}," if its in values else ""
-                yield (
-                    f"the arguments are in another order than the parameters: {self.place(code, call.lineno)} passes "
-                    f"`{texts[its]}`{size} for `{its}` of {self._describe(function)}"
-                )
+                passes = f"{self.place(code, call.lineno)} passes `{texts[its]}`{size} for `{its}`"
+                yield f"the arguments are in another order than the parameters: {passes} of {self._describe(function)}"
 
     def _describe(self, function: FunctionType) -> str:
         code, definition = function.__code__, find_definition(function.__code__)
@@ -296,27 +289,14 @@ def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | 
         return value.lower() == its.lower() if isinstance(value, str) and isinstance(its, str) else value == its
 
     wrong = [name for name in given if name.lower() in known and not is_own(name, given[name])]
-    return next(
-        (
-            one
-            for one in wrong
-            for other in wrong
-            if one != other and is_own(other, given[one]) and is_own(one, given[other])
-        ),
-        None,
-    )
+    pairs = ((one, other) for one in wrong for other in wrong if one != other)
+    return next((one for one, other in pairs if is_own(other, given[one]) and is_own(one, given[other])), None)
 
 
 def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str | None:
     """The first parameter whose argument has another one's name, if one of the two gets an int, the other a float."""
-    return next(
-        (
-            one
-            for one, text in texts.items()
-            if text in texts and texts[text] != text and text != one and {*map(kinds.get, (one, text))} == {int, float}
-        ),
-        None,
-    )
+    moved = ((one, text) for one, text in texts.items() if text in texts and texts[text] != text and text != one)
+    return next((one for one, text in moved if {*map(kinds.get, (one, text))} == {int, float}), None)
 
 
 def _find_called(node: ast.expr, names: Mapping[str, Any]) -> Any:

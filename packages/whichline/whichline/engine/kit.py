@@ -27,9 +27,8 @@ def read_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        raise CourseworkError(
-            f"the package {package} is not installed: in its folder use `uv run`, or run  uv pip install --no-deps -e ."
-        ) from None
+        what = f"the package {package} is not installed"
+        raise CourseworkError(f"{what}: in its folder use `uv run`, or run  uv pip install --no-deps -e .") from None
 
 
 def check_kit(folder: Path) -> None:

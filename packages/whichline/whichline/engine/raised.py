@@ -40,9 +40,8 @@ class Raised:
     def explain(self) -> list[str]:
         """Say in a line or two which mistake it is; nothing if it is not known."""
         for pattern, explain in EXPLAINED:
-            if (match := re.search(pattern, f"{type(self._error).__name__}: {self._text}")) and (
-                said := explain(self, match)
-            ):
+            match = re.search(pattern, f"{type(self._error).__name__}: {self._text}")
+            if match and (said := explain(self, match)):
                 return [said]
         return []
 
@@ -134,11 +133,8 @@ class Raised:
         node = self._node
         if not isinstance(node, ast.Assign | ast.Subscript):
             return ""
-        if (
-            isinstance(node.value, ast.Call)
-            and isinstance(node.value.func, ast.Attribute)
-            and node.value.func.attr == "split"
-        ):
+        func = node.value.func if isinstance(node.value, ast.Call) else None
+        if isinstance(node.value, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "split":
             for size in (compute(each, self._names) for each in node.value.args):
                 if type(size) is int:
                     return f"`split({size})` cuts into pieces of size {size}: `chunk({size})` cuts into {size} pieces"
@@ -248,18 +244,15 @@ class Raised:
         methods = {each.name: at for at, holder, each in own if getattr(holder, "name", "") == kind}
         if like := find_alike("forward", [*methods]):
             return f"`{kind}` has no `forward`; is the `{like}` in {methods[like]} meant?"
-        return (
-            f"`{kind}` holds layers and is not a layer itself: call each of them" if kind.startswith("Module") else ""
-        )
+        is_list = kind.startswith("Module")
+        return f"`{kind}` holds layers and is not a layer itself: call each of them" if is_list else ""
 
     def explain_tied(self, _: re.Match[str]) -> str:
         """Say which line puts the same layer into a list several times."""
-        products = [
-            (at, each) for at, _, each in self._definitions.list_own(ast.BinOp) if isinstance(each.op, ast.Mult)
-        ]
-        lists = [
-            (at, each, side) for at, each in products for side in (each.left, each.right) if isinstance(side, ast.List)
-        ]
+        own = self._definitions.list_own(ast.BinOp)
+        products = [(at, each) for at, _, each in own if isinstance(each.op, ast.Mult)]
+        sides = [(at, each, side) for at, each in products for side in (each.left, each.right)]
+        lists = [(at, each, side) for at, each, side in sides if isinstance(side, ast.List)]
         found = [(at, each) for at, each, its in lists if len(its.elts) == 1 and isinstance(its.elts[0], ast.Call)]
         if len(found) != 1:
             return ""

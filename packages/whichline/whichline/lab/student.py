@@ -75,7 +75,6 @@ def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
     Raises:
         CaseError: a file is damaged.
     """
-    names = sorted(
-        list_case_names(fixtures, "*/*"), key=lambda name: ("-" in name.partition("/")[0], name.partition("/")[0])
-    )
+    folders = {name: name.partition("/")[0] for name in list_case_names(fixtures, "*/*")}
+    names = sorted(folders, key=lambda name: ("-" in folders[name], folders[name]))
     return [name for call in calls for name in names if load_case(fixtures, name).call == call]

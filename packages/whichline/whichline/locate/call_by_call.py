@@ -115,10 +115,8 @@ def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
 
 def _place_in(found: Found, adapter: str) -> Found:
     """Note that the replacements belong to an inner call, of this adapter."""
-    return replace(
-        found,
-        patch={place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()},
-    )
+    patch = {place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()}
+    return replace(found, patch=patch)
 
 
 def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:

@@ -168,9 +168,8 @@ def _compare_sizes(tensors: Mapping[str, Tensor], arguments: Mapping[str, Any]) 
             axis = n % x.ndim
             places = {"the first": axis == 0, "the last": axis == x.ndim - 1}
             for place, is_there in places.items():
-                yield Fact(
-                    4, f"`{number}` is {'' if is_there else 'not '}{place} axis", (number,), VALUE.format(number)
-                )
+                is_not = "" if is_there else "not "
+                yield Fact(4, f"`{number}` is {is_not}{place} axis", (number,), VALUE.format(number))
             if not any(places.values()):
                 yield Fact(4, f"`{number}` is an axis in the middle", (number,), VALUE.format(number))
     bounds = [(f"`{name}`", name, x) for name, x in numbers.items()]

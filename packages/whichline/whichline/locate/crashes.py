@@ -132,11 +132,9 @@ def record_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Recor
 
 def _find_crash(error: BaseException | None, noted: _RecordedCalls, suite: Suite) -> _Crash | None:
     """Return the crash if the student's code raised, or returned None; not if it is still to be written."""
-    if (
-        not isinstance(error, Exception | SystemExit)
-        or not noted.calls
-        or (suite.remote and not isinstance(error, StudentRaised))
-    ):
+    if not isinstance(error, Exception | SystemExit) or not noted.calls:
+        return None
+    if suite.remote and not isinstance(error, StudentRaised):
         return None
     report = ExceptionReport(error, suite.root, noted.called)
     failure = describe(error, suite.root)
@@ -323,9 +321,8 @@ def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
         warnings.simplefilter("always")
         record_calls(suite, crash.tests[0])
     places = [place for each in caught for place in FORWARD.findall(str(each.message))]
-    frames = [
-        _make_frame(file, int(line), function, suite.root) for file, line, function in places if suite.has_written(file)
-    ]
+    own = [place for place in places if suite.has_written(place[0])]
+    frames = [_make_frame(file, int(line), function, suite.root) for file, line, function in own]
     return replace(crash, frames=frames)
 
 

@@ -188,9 +188,8 @@ def _note_error(case: Diagnosis, problem: str, errors: list[str] | None) -> Iter
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{Path(where.filename).name}:{where.lineno}"
-        errors.append(
-            f"The search for what is wrong in {problem} ended early: {type(error).__name__}: {error} ({line})"
-        )
+        why = f"{type(error).__name__}: {error} ({line})"
+        errors.append(f"The search for what is wrong in {problem} ended early: {why}")
 
 
 def observe(suite: Suite) -> Observed:

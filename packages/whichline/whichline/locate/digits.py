@@ -88,9 +88,8 @@ def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     if not makers:
         return None
     place = ([each for each in makers if is_computed(each)] or makers)[-1]
-    inputs = sorted(
-        {dtype_of(traces[test.name].given) for test in experiment.failing}, key=lambda each: (each.itemsize, str(each))
-    )
+    dtypes = {dtype_of(traces[test.name].given) for test in experiment.failing}
+    inputs = sorted(dtypes, key=lambda each: (each.itemsize, str(each)))
     names = listed(map(name_dtype, inputs)).replace(" and ", " or ")
     for meeting, operands in _list_meetings(trace, dtype):
         if passing := experiment.list_passing(dict.fromkeys(operands, _cast)):

@@ -231,9 +231,8 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
         for change, name in _list_steps(trace, place):
             if experiment.runner.is_spent or experiment.runner.runs > most:
                 return None
-            if experiment.run(trace.test, {place: change}).passed and (
-                passing := experiment.list_passing({place: change})
-            ):
+            is_right = experiment.run(trace.test, {place: change}).passed
+            if is_right and (passing := experiment.list_passing({place: change})):
                 said, id, question = _describe(trace, place)
                 shown, right = _find_returned(trace, place), f"With {name} here"
                 if shown is not place:
@@ -311,9 +310,6 @@ def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:
         said = f"`{function.__name__}.forward` gives the right numbers. The gradient from its `backward` is wrong."
         return said, "gradient-by-hand", BY_HAND
     if trace.match(place):
-        return (
-            "The numbers here are right. The gradient that is passed back through them is not.",
-            "gradient-bent",
-            BENT,
-        )
+        said = "The numbers here are right. The gradient that is passed back through them is not."
+        return said, "gradient-bent", BENT
     return "The answer is right. The gradient that is passed back from here on is not.", "gradient-bent", BENT

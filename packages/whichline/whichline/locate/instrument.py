@@ -99,9 +99,8 @@ class _Instrument(ast.NodeTransformer):
 
     def _enter(self, node: ast.FunctionDef) -> ast.stmt:
         """Report a call and its arguments as it begins; the recorder may know the result already."""
-        given: list[ast.expr] = [
-            ast.Name(each.arg, READ) for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-        ]
+        parameters = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        given: list[ast.expr] = [ast.Name(each.arg, READ) for each in parameters]
         enter = ast.Call(ast.Name(ENTER, READ), [ast.Tuple(given, READ)], [])
         return _locate(node.body[0], ast.If(enter, [ast.Return(ast.Call(ast.Name(ANSWER, READ), [], []))], []))[0]
 
@@ -223,10 +222,8 @@ class _Instrument(ast.NodeTransformer):
         hold = ast.Assign([ast.Name(HELD, WRITE)], target.value)
         read = ast.Assign([ast.Name(VALUE, WRITE)], ast.Attribute(ast.Name(HELD, READ), target.attr, READ))
         new.target = ast.Name(VALUE, WRITE)
-        write = ast.Assign(
-            [ast.Attribute(ast.Name(HELD, READ), target.attr, WRITE)],
-            self._probe(old, ast.Name(VALUE, READ), in_place=True),
-        )
+        written = ast.Attribute(ast.Name(HELD, READ), target.attr, WRITE)
+        write = ast.Assign([written], self._probe(old, ast.Name(VALUE, READ), in_place=True))
         end = ast.Delete([ast.Name(HELD, DELETE), ast.Name(VALUE, DELETE)])
         return _locate(old, hold, read, new, write, end)
 

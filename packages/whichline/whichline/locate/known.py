@@ -53,9 +53,8 @@ class Known:
     def trust(self, name: str, x: Tensor) -> None:
         """Add a value that counts as known."""
         value = Value(x.detach().double() if x.is_floating_point() else x)
-        if not any(
-            each.startswith(name) and is_equal(value.tensor, known.tensor) for each, known in self.values.items()
-        ):
+        alike = (known for each, known in self.values.items() if each.startswith(name))
+        if not any(is_equal(value.tensor, known.tensor) for known in alike):
             while name in self.values:
                 name += ", again"
             self.values[name] = value

@@ -115,10 +115,8 @@ class MarkedLines:
         if (place.file, place.line) not in self._wrong:
             return False
         columns = find_columns(place.file, place.node)
-        return any(
-            place.line in each.likewise or (place.line == each.line and columns == each.columns)
-            for each in self.findings
-        )
+        at = place.line, columns
+        return any(place.line in each.likewise or at == (each.line, each.columns) for each in self.findings)
 
     @cached_property
     def _follows(self) -> set[Expression]:

@@ -70,11 +70,8 @@ class Mutable:
         for each in classes:
             body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == each), [])
         found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
-        function = (
-            copy.deepcopy(found[-1])
-            if found
-            else ast.FunctionDef(last, ast.arguments([], [], None, [], [], None, []), [ast.Pass()], [])
-        )
+        nothing = ast.FunctionDef(last, ast.arguments([], [], None, [], [], None, []), [ast.Pass()], [])
+        function = copy.deepcopy(found[-1]) if found else nothing
         function.decorator_list = []
         inner: ast.stmt = function
         for each in reversed(classes):

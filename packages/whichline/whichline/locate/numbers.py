@@ -144,9 +144,8 @@ def _describe_proof(found: Sequence[Found], explained: int, passing: int, failin
 
 def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
-    words = (
-        found.difference.words + _describe_unpassed(found, runner.observed) + _describe_unused(found, runner.observed)
-    )
+    words = found.difference.words + _describe_unpassed(found, runner.observed)
+    words += _describe_unused(found, runner.observed)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
     return Finding(
@@ -190,9 +189,8 @@ def _is_unused(place: Expression, function: ast.FunctionDef) -> bool:
     if own is None or any(own in ast.walk(loop) for loop in loops):
         return False
     if isinstance(own, ast.Expr):
-        return not place.in_place and not ast.unparse(
-            place.node.func if isinstance(place.node, ast.Call) else own
-        ).endswith("_")
+        called = place.node.func if isinstance(place.node, ast.Call) else own
+        return not place.in_place and not ast.unparse(called).endswith("_")
     targets = own.targets if isinstance(own, ast.Assign) else []
     names = [each.id for each in targets if isinstance(each, ast.Name)]
     read = [each for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]

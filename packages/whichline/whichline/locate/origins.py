@@ -103,9 +103,8 @@ def _is_in_place(node: ast.AST) -> bool:
 
 def _describe(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
     what = _read(trace.objects[place][-1], kind)
-    where = (
-        f"line {since.line}" if since.file == place.file else f"{name_file(since.file, runner.suite.root)}:{since.line}"
-    )
+    is_here = since.file == place.file
+    where = f"line {since.line}" if is_here else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     text = str(since) if len(str(since)) <= WIDTH else f"{str(since)[: WIDTH - 2]} …"
     if isinstance(kind, int):
         return f"The size {kind} comes from {where}, `{text}`."

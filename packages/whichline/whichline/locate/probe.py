@@ -266,6 +266,5 @@ class Recorder:
 
 def is_plain(x: Tensor) -> bool:
     """Tell whether a tensor is dense and has its own numbers: not in `vmap`, sparse, quantized, nested or on meta."""
-    return not is_functorch_wrapped_tensor(x) and (
-        x.layout is torch.strided and not x.is_meta and not x.is_quantized and not x.is_nested
-    )
+    is_dense = not is_functorch_wrapped_tensor(x) and x.layout is torch.strided
+    return is_dense and not x.is_meta and not x.is_quantized and not x.is_nested

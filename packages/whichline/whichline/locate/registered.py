@@ -71,11 +71,8 @@ class Registered:
 
 
 def _list_registries() -> list[Entries]:
-    return [
-        *DICTS,
-        logging.root.handlers,
-        *(each.handlers for each in _list_loggers(len(logging.Logger.manager.loggerDict))),
-    ]
+    loggers = _list_loggers(len(logging.Logger.manager.loggerDict))
+    return [*DICTS, logging.root.handlers, *(each.handlers for each in loggers)]
 
 
 @functools.lru_cache(1)

@@ -246,9 +246,8 @@ class _Names:
 
     def _add_keys(self, trace: Trace, mutable: Mutable) -> None:
         """Add the other keys of dictionaries in the arguments: for `w["a"]`, `w["b"]`."""
-        keys = {
-            key[1]: _describe_kind(x) for name, x in trace.given.items() if (key := re.search(r"\['(.+)'\]$", name))
-        }
+        given = [(re.search(r"\['(.+)'\]$", name), x) for name, x in trace.given.items()]
+        keys = {key[1]: _describe_kind(x) for key, x in given if key}
         for node in ast.walk(mutable.function):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in keys:
                 for key, kind in keys.items():

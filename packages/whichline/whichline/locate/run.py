@@ -183,9 +183,8 @@ class Runner:
             if self._numbers > MOST_NUMBERS:
                 self._known.clear()
                 self._numbers = 0
-            self._known[key] = Known(
-                Checkpoints() if memory else self.follow[name].compute_checkpoints(arguments), given
-            )
+            steps = Checkpoints() if memory else self.follow[name].compute_checkpoints(arguments)
+            self._known[key] = Known(steps, given)
         return self._known[key]
 
     def _call(
@@ -306,9 +305,8 @@ class Experiment:
 
     def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Experiment":
         """Return an experiment with one more change that stays, on the same tests or on these."""
-        return Experiment(
-            self.runner, self.failing if failing is None else failing, {**self.patch, **change}, self.total
-        )
+        tests = self.failing if failing is None else failing
+        return Experiment(self.runner, tests, {**self.patch, **change}, self.total)
 
     def only(self, tests: Collection[Test]) -> "Experiment":
         """Restrict the experiment to some of its tests."""

@@ -54,11 +54,8 @@ def name_file(file: str, root: Path) -> str:
 
 def is_at(earlier: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
     """Tell whether a finding is about these columns of a line, or marks the line as one of several."""
-    return (
-        bool(file)
-        and file == earlier.file
-        and (line in earlier.likewise or (line, columns) == (earlier.line, earlier.columns))
-    )
+    is_marked = line in earlier.likewise or (line, columns) == (earlier.line, earlier.columns)
+    return bool(file) and file == earlier.file and is_marked
 
 
 def find_same(each: Finding, before: Sequence[Finding]) -> Finding | None:

@@ -93,9 +93,8 @@ class Trace:
     def _find_match(self, values: list[Any]) -> Match | None:
         if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
             tensors = [as_value(value).tensor for value in values]
-            if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
-                found := self._find(Value(torch.stack(tensors)))
-            ):
+            differ = any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:])
+            if differ and (found := self._find(Value(torch.stack(tensors)))):
                 return Match((found[0],), (found[1],), together=True)
         found_each = [self.find(value) for value in values[:MOST_TIMES]]
         if not all(found_each):
@@ -153,9 +152,8 @@ class Trace:
         wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
-            return value is wanted or (
-                isinstance(value, int | float) and isinstance(wanted, int | float) and value == wanted
-            )
+            are_numbers = isinstance(value, int | float) and isinstance(wanted, int | float)
+            return value is wanted or (are_numbers and value == wanted)
 
         for before in self.places if time else self.places[: self.places.index(place)]:  # what is read again later
             is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)

@@ -107,11 +107,9 @@ def _find_memory(x: Tensor) -> int:
 def may_be(x: Value, right: Value) -> bool:
     """Tell quickly whether two values may hold the same numbers."""
     (count, truth, size), (count_right, truth_right, size_right) = x.digest, right.digest
-    return (
-        count == count_right
-        and truth == truth_right
-        and abs(size - size_right) <= 2 * right.within * (abs(size_right) + 1e-9)
-    )
+    if (count, truth) != (count_right, truth_right):
+        return False
+    return abs(size - size_right) <= 2 * right.within * (abs(size_right) + 1e-9)
 
 
 def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]]:

@@ -379,9 +379,8 @@ class Diagnosis:
         given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
         for pair in self.suite.pairs.get((code.co_filename, code.co_qualname), ()):
             parts, reference = pair.read(given, {}), self.suite.references[pair.adapter]
-            return (
-                parts is not None and reference.compute_checkpoints(copy_parts(parts), noting=False).error is not None
-            )
+            steps = None if parts is None else reference.compute_checkpoints(copy_parts(parts), noting=False)
+            return steps is not None and steps.error is not None
         return False
 
     def _show_line(self, file: str, function: str, line: int) -> dict[str, Any]:

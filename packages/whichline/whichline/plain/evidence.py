@@ -48,9 +48,8 @@ def is_answer(found: Found) -> bool:
     if not wanted or not any(find_layout(wanted, each) is not None for each in answers):
         return False
     operands = trace.list_operands(place)
-    is_added_to = (
-        isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
-    )  # an earlier event may be wrong
+    # an earlier event may be wrong
+    is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1
     is_first = trace.is_first_divergence(place) or place in list_returned_early(trace)
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 

@@ -230,9 +230,8 @@ class Functions:
     def describe_unpaired(self) -> str:
         """Say why a test calls no function that has a reference."""
         if not self._defined:
-            return (
-                f"The reference {self.reference_name} cannot be found, which [tool.whichline] in pyproject.toml names."
-            )
+            what = f"The reference {self.reference_name} cannot be found"
+            return f"{what}, which [tool.whichline] in pyproject.toml names."
         if not self.code.is_imported:
             names = ", ".join(self.code.names)
             return f"The tests import nothing of {names}, which [tool.whichline] in pyproject.toml names as the code."

@@ -87,10 +87,8 @@ class Follower:
     def ask(self, test: str) -> list[Finding]:
         """Ask which line makes a test fail, or why no line is known."""
         if self.seconds > IN_ALL:
-            return report(
-                test,
-                f"The searches of this run have used {IN_ALL:.0f} seconds of processor time: run this test by itself.",
-            )
+            used = f"{IN_ALL:.0f} seconds of processor time"
+            return report(test, f"The searches of this run have used {used}: run this test by itself.")
         try:
             self._send(test)
             line = self.lines.get(timeout=MOST_WAITING)

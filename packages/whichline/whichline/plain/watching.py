@@ -49,9 +49,8 @@ class Watching:
             raise
         drawn = {name for name, state in list_drawn().items() if state != states[name]}
         if steps.error:
-            raised = (
-                "" if isinstance(steps.error, UnlikeError) else f"the reference raises {type(steps.error).__name__}: "
-            )
+            is_unlike = isinstance(steps.error, UnlikeError)
+            raised = "" if is_unlike else f"the reference raises {type(steps.error).__name__}: "
             self.unfit[paired.name] = f"{raised}{steps.error}"
             return came
         ours, theirs = list_texts(came), list_texts(steps.came)

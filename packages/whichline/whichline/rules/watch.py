@@ -112,11 +112,8 @@ class Watch:
             for operator in torch._C._dispatch_get_all_op_names():
                 namespace, _, name = operator.partition("::")
                 written = name_operator(operator)
-                if (
-                    namespace != "aten"
-                    or written not in self.rules.operators
-                    or self.rules.find_problem(written) not in self.rules.in_kernels
-                ):
+                is_watched = namespace == "aten" and written in self.rules.operators
+                if not is_watched or self.rules.find_problem(written) not in self.rules.in_kernels:
                     continue
                 for key in KEYS:
                     if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
