@@ -38,169 +38,131 @@ def explain(suite: Suite, problem: str) -> list[Finding]:
     return diagnose(suite, problem, failing, ())
 
 
-@pytest.mark.parametrize(
-    ("problem", "old", "new", "place", "said", "proof"),
-    [
-        pytest.param(
-            SOFTMAX,
-            "1.0, total)).to(in_features.dtype)",
-            "1.0, total))",
-            "e / torch.where(total == 0, 1.0, total)",
-            "The answer is float32 where the inputs are bfloat16 or float16: nothing casts it back.",
-            "With the dtype of the inputs here, both failing tests pass.",
-            id="not cast back",
-        ),
-        pytest.param(
-            LINEAR,
-            LAYER,
-            "return (in_features @ weights.T).double()",
-            "(in_features @ weights.T).double()",
-            "This makes the answer float64 where the inputs are float32.",
-            "With the dtype of the inputs here, all 5 failing tests pass.",
-            id="cast at the end",
-        ),
-        pytest.param(
-            LINEAR,
-            LAYER,
-            "return in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)",
-            "in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)",
-            "This is float64 where the inputs are float32, since `torch.zeros(d_out, dtype=torch.float64)` is float64.",
-            "With `torch.zeros(d_out, dtype=torch.float64)` in the dtype of the inputs, all 5 failing tests pass.",
-            id="met by something wider",
-        ),
-        pytest.param(
+BREACHES = {
+    "not cast back": (
+        (SOFTMAX, "1.0, total)).to(in_features.dtype)", "1.0, total))"),
+        "e / torch.where(total == 0, 1.0, total)",
+        "The answer is float32 where the inputs are bfloat16 or float16: nothing casts it back.",
+        "With the dtype of the inputs here, both failing tests pass.",
+    ),
+    "cast at the end": (
+        (LINEAR, LAYER, "return (in_features @ weights.T).double()"),
+        "(in_features @ weights.T).double()",
+        "This makes the answer float64 where the inputs are float32.",
+        "With the dtype of the inputs here, all 5 failing tests pass.",
+    ),
+    "met by something wider": (
+        (LINEAR, LAYER, "return in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)"),
+        "in_features @ weights.T + torch.zeros(d_out, dtype=torch.float64)",
+        "This is float64 where the inputs are float32, since `torch.zeros(d_out, dtype=torch.float64)` is float64.",
+        "With `torch.zeros(d_out, dtype=torch.float64)` in the dtype of the inputs, all 5 failing tests pass.",
+    ),
+    "made in half precision": (
+        (
             LINEAR,
             LAYER,
             "out = in_features @ weights.T\n    return torch.zeros(out.shape, dtype=torch.half).copy_(out)",
-            "torch.zeros(out.shape, dtype=torch.half)",
-            "This is float16 where the inputs are float32, and so the answer is float16.",
-            "With float32 here, all 5 failing tests pass.",
-            id="made in half precision",
         ),
-        pytest.param(
-            SOFTMAX,
-            WIDE,
-            "x = in_features.float()",
-            "in_features.float()",
-            "This is float32 where the inputs are float64: the answer is right to 7 digits, and float64 has 16.",
-            "With float64 here, the failing test passes.",
-            id="computed in float32",
-        ),
-        pytest.param(
-            SOFTMAX,
-            SUM,
-            SUM + " + 1e-9",
-            "e.sum(dim, keepdim=True) + 1e-9",
-            "This is right to 9 digits; float64 has 16.",
-            "With all digits here, the failing test passes.",
-            id="an epsilon",
-        ),
-        pytest.param(
-            ATTENTION,
-            "scores_of(Q.to(wide), K.to(wide), mask)",
-            "scores_of(Q, K, mask).to(wide)",
-            'einsum(Q, K, "... q d, ... k d -> ... q k")',
-            "This is rounded to bfloat16, 2 digits, and the answer is computed from it.",
-            "With all of it in float32, and one rounding at the end, both failing tests pass.",
-            id="half precision inside",
-        ),
-        pytest.param(
+        "torch.zeros(out.shape, dtype=torch.half)",
+        "This is float16 where the inputs are float32, and so the answer is float16.",
+        "With float32 here, all 5 failing tests pass.",
+    ),
+    "computed in float32": (
+        (SOFTMAX, WIDE, "x = in_features.float()"),
+        "in_features.float()",
+        "This is float32 where the inputs are float64: the answer is right to 7 digits, and float64 has 16.",
+        "With float64 here, the failing test passes.",
+    ),
+    "an epsilon": (
+        (SOFTMAX, SUM, SUM + " + 1e-9"),
+        "e.sum(dim, keepdim=True) + 1e-9",
+        "This is right to 9 digits; float64 has 16.",
+        "With all digits here, the failing test passes.",
+    ),
+    "half precision inside": (
+        (ATTENTION, "scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)"),
+        'einsum(Q, K, "... q d, ... k d -> ... q k")',
+        "This is rounded to bfloat16, 2 digits, and the answer is computed from it.",
+        "With all of it in float32, and one rounding at the end, both failing tests pass.",
+    ),
+    "a dtype left out of some": (
+        (
             SOFTMAX,
             WIDE,
             "is_half = in_features.dtype in (torch.float16,)\n    x = in_features.float() if is_half else in_features",
-            "in_features.dtype in (torch.float16,)",
-            "bfloat16 is none of the dtypes here, so it is not computed in float32.",
-            "With bfloat16 among them, the failing test passes.",
-            id="a dtype left out of some",
         ),
-        pytest.param(
-            SOFTMAX,
-            WIDE,
-            "x = in_features.float() if in_features.dtype == torch.float16 else in_features",
-            "in_features.dtype == torch.float16",
-            "bfloat16 is none of the dtypes here, so it is not computed in float32.",
-            "With bfloat16 among them, the failing test passes.",
-            id="one dtype of two",
-        ),
-        pytest.param(
-            SOFTMAX,
-            "e = torch.exp(x - largest)",
-            "e = torch.exp(x.detach() - largest)",
-            "x.detach()",
-            "No gradient goes back from here to `in_features`.",
-            "With the graph kept here, both failing tests pass.",
-            id="detached",
-        ),
-        pytest.param(
-            SOFTMAX,
-            SUM,
-            "with torch.no_grad():\n        " + SUM,
-            "e.sum(dim, keepdim=True)",
-            "Autograd is off here: no gradient goes back from here to `in_features`.",
-            "With the graph kept here, both failing tests pass.",
-            id="under no_grad",
-        ),
-        pytest.param(
-            SOFTMAX,
-            "e / torch.where(total == 0, 1.0, total)",
-            "torch.from_numpy((e / total).detach().numpy())",
-            "(e / total).detach()",
-            "No gradient goes back from here to `in_features`.",
-            "",
-            id="through numpy",
-        ),
-        pytest.param(
+        "in_features.dtype in (torch.float16,)",
+        "bfloat16 is none of the dtypes here, so it is not computed in float32.",
+        "With bfloat16 among them, the failing test passes.",
+    ),
+    "one dtype of two": (
+        (SOFTMAX, WIDE, "x = in_features.float() if in_features.dtype == torch.float16 else in_features"),
+        "in_features.dtype == torch.float16",
+        "bfloat16 is none of the dtypes here, so it is not computed in float32.",
+        "With bfloat16 among them, the failing test passes.",
+    ),
+    "detached": (
+        (SOFTMAX, "e = torch.exp(x - largest)", "e = torch.exp(x.detach() - largest)"),
+        "x.detach()",
+        "No gradient goes back from here to `in_features`.",
+        "With the graph kept here, both failing tests pass.",
+    ),
+    "under no_grad": (
+        (SOFTMAX, SUM, "with torch.no_grad():\n        " + SUM),
+        "e.sum(dim, keepdim=True)",
+        "Autograd is off here: no gradient goes back from here to `in_features`.",
+        "With the graph kept here, both failing tests pass.",
+    ),
+    "through numpy": (
+        (SOFTMAX, "e / torch.where(total == 0, 1.0, total)", "torch.from_numpy((e / total).detach().numpy())"),
+        "(e / total).detach()",
+        "No gradient goes back from here to `in_features`.",
+        "",
+    ),
+    "NaN that is hidden": (
+        (
             ATTENTION,
             "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
             "scores = scores_of(Q.to(wide), K.to(wide), None)\n"
             "    scores = scores if mask is None else scores + torch.where(mask, 0.0, -math.inf)\n"
             "    weights = torch.softmax(scores, -1).nan_to_num()",
-            "torch.softmax(scores, -1)",
-            "28 of the 70 numbers here are NaN: the answer hides it, but the gradient does not.",
-            "With the weights here, the failing test passes.",
-            id="NaN that is hidden",
         ),
-        pytest.param(
-            SOFTMAX,
-            WIDE,
-            f"{WIDE}\n    x.data -= x.amax(dim, keepdim=True)",
-            "x.data -= x.amax(dim, keepdim=True)",
-            "This writes into `in_features`, which the caller still holds.",
-            "",
-            id="in place",
-        ),
-        pytest.param(
-            LINEAR,
-            LAYER,
-            "return in_features @ weights.T + torch.rand(d_out)",
-            "torch.rand(d_out)",
-            "This is random: with another seed the answer differs by up to ",
-            "",
-            id="random",
-        ),
-        pytest.param(
-            ROPE,
-            "        turned[..., 1::2] = first * sin + second * cos\n",
-            "",
-            "torch.empty_like(x)",
-            "35 of the 70 numbers of the answer come from this memory, to which nothing was written.",
-            "",
-            id="unwritten",
-        ),
-        pytest.param(
-            SOFTMAX,
-            SUM,
-            "total = kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())",
-            "kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())",
-            "This value is left over from an earlier call. Run first, the test passes.",
-            "",
-            id="remembers",
-        ),
-    ],
-)
+        "torch.softmax(scores, -1)",
+        "28 of the 70 numbers here are NaN: the answer hides it, but the gradient does not.",
+        "With the weights here, the failing test passes.",
+    ),
+    "in place": (
+        (SOFTMAX, WIDE, f"{WIDE}\n    x.data -= x.amax(dim, keepdim=True)"),
+        "x.data -= x.amax(dim, keepdim=True)",
+        "This writes into `in_features`, which the caller still holds.",
+        "",
+    ),
+    "random": (
+        (LINEAR, LAYER, "return in_features @ weights.T + torch.rand(d_out)"),
+        "torch.rand(d_out)",
+        "This is random: with another seed the answer differs by up to ",
+        "",
+    ),
+    "unwritten": (
+        (ROPE, "        turned[..., 1::2] = first * sin + second * cos\n", ""),
+        "torch.empty_like(x)",
+        "35 of the 70 numbers of the answer come from this memory, to which nothing was written.",
+        "",
+    ),
+    "remembers": (
+        (SOFTMAX, SUM, "total = kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())"),
+        "kept.setdefault(x.shape, e.sum(dim, keepdim=True).detach())",
+        "This value is left over from an earlier call. Run first, the test passes.",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "place", "said", "proof"), BREACHES.values(), ids=BREACHES)
 def test_a_breach_is_told_with_its_place(
-    program: Write, problem: str, old: str, new: str, place: str, said: str, proof: str
+    program: Write, mistake: tuple[str, str, str], place: str, said: str, proof: str
 ) -> None:
+    problem, old, new = mistake
     finding = explain(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].startswith(said)

@@ -57,110 +57,71 @@ EINSUM = '"... q d, ... k d -> ... q k"'
 SPLIT = '"... n (h d) -> ... h n d", h=num_heads'
 
 
+def where(condition: str) -> str:
+    return f"This raises in every call where {condition}, and in no other."
+
+
 @pytest.mark.parametrize(
-    ("problem", "old", "new", "place", "said"),
+    ("mistake", "told"),
     [
+        ((ATTENTION, "if mask is not None:", "if True:"), ("~mask", where("`mask` is None"))),
         (
-            ATTENTION,
-            "if mask is not None:",
-            "if True:",
-            "~mask",
-            "This raises in every call where `mask` is None, and in no other.",
+            (ATTENTION, "d_k = Q.shape[-1]", "batch, length, d_k = Q.shape"),
+            ("batch, length, d_k", where("`Q` does not have 3 axes")),
+        ),
+        ((ATTENTION, "V.to(wide)", "V"), ("weights @ V", where("the inputs are in half precision"))),
+        (
+            (ATTENTION, "return scores\n", "return torch.from_numpy(scores.numpy())\n"),
+            ("scores.numpy()", where("gradients are asked for")),
         ),
         (
-            ATTENTION,
-            "d_k = Q.shape[-1]",
-            "batch, length, d_k = Q.shape",
-            "batch, length, d_k",
-            "This raises in every call where `Q` does not have 3 axes, and in no other.",
+            (ATTENTION, MASK, "scores[~mask] = -math.inf"),
+            ("scores[~mask]", "This raises in 26 of the 32 calls where `mask` is given, and in no other."),
         ),
         (
-            ATTENTION,
-            "V.to(wide)",
-            "V",
-            "weights @ V",
-            "This raises in every call where the inputs are in half precision, and in no other.",
+            (ATTENTION, "return (weights @ V", "V = V.expand_as(K)\n    return (weights @ V"),
+            ("V.expand_as(K)", where("`K.shape[-1]` and `V.shape[-1]` differ")),
         ),
         (
-            ATTENTION,
-            "return scores\n",
-            "return torch.from_numpy(scores.numpy())\n",
-            "scores.numpy()",
-            "This raises in every call where gradients are asked for, and in no other.",
+            (ATTENTION, "~mask, -math.inf", "~mask.squeeze(-2), -math.inf"),
+            ("scores.masked_fill(~mask.squeeze(-2), -math.inf)", where("`Q.shape[-2]` and `mask.shape[-2]` differ")),
         ),
         (
-            ATTENTION,
-            MASK,
-            "scores[~mask] = -math.inf",
-            "scores[~mask]",
-            "This raises in 26 of the 32 calls where `mask` is given, and in no other.",
+            (ATTENTION, "d_k = Q.shape[-1]", "d_k = len(None)"),
+            ("len(None)", "This raises in every call that the tests make."),
         ),
         (
-            ATTENTION,
-            "return (weights @ V",
-            "V = V.expand_as(K)\n    return (weights @ V",
-            "V.expand_as(K)",
-            "This raises in every call where `K.shape[-1]` and `V.shape[-1]` differ, and in no other.",
+            (SOFTMAX, "    largest = x", "    order = [*range(x.ndim)]\n    order.remove(dim)\n    largest = x"),
+            ("order.remove(dim)", where("`dim` is negative")),
         ),
         (
-            ATTENTION,
-            "~mask, -math.inf",
-            "~mask.squeeze(-2), -math.inf",
-            "scores.masked_fill(~mask.squeeze(-2), -math.inf)",
-            "This raises in every call where `Q.shape[-2]` and `mask.shape[-2]` differ, and in no other.",
+            (LINEAR, "in_features @ weights.T", "(weights @ in_features.mT).mT"),
+            ("in_features.mT", where("`in_features` has 1 axis")),
         ),
         (
-            ATTENTION,
-            "d_k = Q.shape[-1]",
-            "d_k = len(None)",
-            "len(None)",
-            "This raises in every call that the tests make.",
+            (ROPE, "self.cos[positions]", "self.cos.index_select(0, positions)"),
+            ("self.cos.index_select(0, positions)", where("`token_positions` has more than 1 axis")),
         ),
         (
-            SOFTMAX,
-            "    largest = x",
-            "    order = [*range(x.ndim)]\n    order.remove(dim)\n    largest = x",
-            "order.remove(dim)",
-            "This raises in every call where `dim` is negative, and in no other.",
+            (ROPE, "Rotation(d_k, theta, max_seq_len)", "Rotation(d_k, theta, max_seq_len - 1)"),
+            ("self.cos[positions]", where("the largest of `token_positions` is `max_seq_len` - 1")),
         ),
         (
-            LINEAR,
-            "in_features @ weights.T",
-            "(weights @ in_features.mT).mT",
-            "in_features.mT",
-            "This raises in every call where `in_features` has 1 axis, and in no other.",
+            (HEADS, "    length = x.shape[-2]", "    length = x.shape[-2]\n    assert x.shape[-1] > num_heads"),
+            ("x.shape[-1] > num_heads", where("`d_model` and `num_heads` are equal")),
         ),
         (
-            ROPE,
-            "self.cos[positions]",
-            "self.cos.index_select(0, positions)",
-            "self.cos.index_select(0, positions)",
-            "This raises in every call where `token_positions` has more than 1 axis, and in no other.",
-        ),
-        (
-            ROPE,
-            "Rotation(d_k, theta, max_seq_len)",
-            "Rotation(d_k, theta, max_seq_len - 1)",
-            "self.cos[positions]",
-            "This raises in every call where the largest of `token_positions` is `max_seq_len` - 1, and in no other.",
-        ),
-        (
-            HEADS,
-            "    length = x.shape[-2]",
-            "    length = x.shape[-2]\n    assert x.shape[-1] > num_heads",
-            "x.shape[-1] > num_heads",
-            "This raises in every call where `d_model` and `num_heads` are equal, and in no other.",
-        ),
-        (
-            HEADS,
-            "torch.arange(in_features.shape[-2]) if token_positions is None else token_positions",
-            "token_positions",
-            "positions.ndim",
-            "This raises in every call where `token_positions` is None, and in no other.",
+            (
+                HEADS,
+                "torch.arange(in_features.shape[-2]) if token_positions is None else token_positions",
+                "token_positions",
+            ),
+            ("positions.ndim", where("`token_positions` is None")),
         ),
     ],
 )
-def test_the_place_and_the_condition(explain: Explain, problem: str, old: str, new: str, place: str, said: str) -> None:
+def test_the_place_and_the_condition(explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]) -> None:
+    (problem, old, new), (place, said) = mistake, told
     (finding,) = explain(problem, (old, new))
     assert marked(finding) == place
     assert finding.said[-1] == said
