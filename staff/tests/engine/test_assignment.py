@@ -23,6 +23,7 @@ files = []
 work = "{}"
 tests = {{ test_softmax = 1 }}
 """
+STATED = PROBLEM.format("softmax")
 
 
 def test_no_file_name_selects_tests_by_accident() -> None:
@@ -60,28 +61,19 @@ def test_every_adapter_has_a_reference_with_its_arguments() -> None:
     ("text", "message"),
     [
         ("", "assignment.toml:1: command is missing"),
+        ("# what may be used\nallowed = 'pad'\n" + STATED, "assignment.toml:2: allowed is 'pad', expected a list"),
         (
-            "# what may be used\nallowed = 'pad'\n" + PROBLEM.format("softmax"),
-            "assignment.toml:2: allowed is 'pad', expected a list",
-        ),
-        (
-            PROBLEM.format("softmax").replace("points = 2\n[[", "points = 3\n[["),
+            STATED.replace("points = 2\n[[", "points = 3\n[["),
             "assignment.toml:3: points is 3, but the problems without `bonus = true` are worth 2: which is it",
         ),
         (
-            PROBLEM.format("softmax").replace('id = "softmax"', 'id = "Soft-max"'),
+            STATED.replace('id = "softmax"', 'id = "Soft-max"'),
             "assignment.toml:5: problem.id is 'Soft-max', which names a package in problems/: expected lower-case",
         ),
+        (STATED.replace('id = "softmax"', 'id = "lambda"'), "digits and _, and not a word of Python's$"),
+        (STATED.replace('"x"', '"My course"', 1), "assignment.toml:1: command is 'My course', expected"),
         (
-            PROBLEM.format("softmax").replace('id = "softmax"', 'id = "lambda"'),
-            "digits and _, and not a word of Python's$",
-        ),
-        (
-            PROBLEM.format("softmax").replace('"x"', '"My course"', 1),
-            "assignment.toml:1: command is 'My course', expected",
-        ),
-        (
-            PROBLEM.format("softmax").replace("files", "flies") + 'needs = "x"',
+            STATED.replace("files", "flies") + 'needs = "x"',
             "toml:8: problem.flies is not a known key; did you mean files.\n.*toml:4: problem.files is missing\n"
             ".*toml:11: problem.needs is 'x', expected a list",
         ),

@@ -98,6 +98,9 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
     assert said == [factor] * 3 + ["the share of the weights that is dropped is not 25%"]
 
 
+PAIR = "expected a tuple: the answer and the matrix of weights"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -110,15 +113,9 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
             "the matrix of weights has shape (4, 37, 31), expected (4, 31, 37)",
         ),
         (lambda output, weights: (output, None), "the matrix of weights is None, expected a tensor: is a `return`"),
-        (
-            lambda output, weights: output,
-            "the answer is a Tensor, expected a tuple: the answer and the matrix of weights",
-        ),
-        (
-            lambda output, weights: (output, weights, None),
-            "the answer is a tuple of 3, expected a tuple: the answer and the matrix of weights",
-        ),
-        (lambda output, weights: None, "the answer is None, expected a tuple: the answer and the matrix of weights"),
+        (lambda output, weights: output, f"the answer is a Tensor, {PAIR}"),
+        (lambda output, weights: (output, weights, None), f"the answer is a tuple of 3, {PAIR}"),
+        (lambda output, weights: None, f"the answer is None, {PAIR}"),
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
@@ -158,9 +155,8 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
     weights = weights.masked_fill(pattern(*axes), 0.0)
     with pytest.raises(WrongAnswer) as caught:
         check_dropout(case, (weights @ case.V, weights))
-    assert (
-        str(caught.value) == "weights are dropped together, or in a pattern: is there a random number for each of them?"
-    )
+    together = "weights are dropped together, or in a pattern: is there a random number for each of them?"
+    assert str(caught.value) == together
 
 
 @pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])

@@ -60,11 +60,7 @@ def find(program: Callable[..., Suite]) -> Explain:
     """The findings about some problems, after these replacements in a right program."""
 
     def find(
-        problems: list[str],
-        *edits: tuple[str, str],
-        most: int = 3,
-        how: str = "where",
-        errors: list[str] | None = None,
+        problems: list[str], *edits: tuple[str, str], most: int = 3, how: str = "where", errors: list[str] | None = None
     ) -> list[Finding]:
         suite = program(*edits, how=how)
         suite = replace(suite, tests=[test for test in suite.tests if test.problem in problems])

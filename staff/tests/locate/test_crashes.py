@@ -10,14 +10,12 @@ from traceback import FrameSummary
 import pytest
 import torch
 
-from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, RIGHT, ROPE, SOFTMAX, marked, run_source
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, RIGHT, ROPE, SOFTMAX, Explain, marked, run_source
 from whichline.engine.case import Case
 from whichline.engine.errors import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Suite, Test
 from whichline.locate.crashes import describe_crashes
-
-Explain = Callable[..., list[Finding]]
 
 
 def find_in(suite: Suite) -> list[Finding]:

@@ -311,10 +311,7 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeyp
     (error,) = errors
     start = f"The search for what is wrong in {ATTENTION} ended early: IndexError: out of range (test_explain.py:"
     assert error.startswith(start)
-    assert describe_errors(errors) == [
-        error,
-        "This is not your mistake: please show it to the staff of your course.",
-    ]
+    assert describe_errors(errors) == [error, "This is not your mistake: please show it to the staff of your course."]
     assert describe_errors([]) == []
 
 

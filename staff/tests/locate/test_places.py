@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, PROBLEMS, RIGHT, ROPE, SOFTMAX, marked
-from whichline.engine.finding import Finding
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, PROBLEMS, RIGHT, ROPE, SOFTMAX, Explain, marked
 from whichline.engine.suite import Suite
 from whichline.locate.diagnose import diagnose
 from whichline.locate.instrument import PROBE
@@ -13,7 +12,6 @@ from whichline.locate.reference import load_references
 
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
-Explain = Callable[..., list[Finding]]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
 ATTENTION = "scaled_dot_product_attention"
 SCALE = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
 HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
+TABLES = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
 MAPPED = (
     HEADS,
     """def one(q, k, v):
@@ -76,7 +77,7 @@ def test_a_step_too_many_for_the_values_is_told_where_it_is_called(find_alone: E
 @pytest.mark.parametrize("kept", ["_TABLES[d]", "_TABLES.get(d)"])
 def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explain, kept: str) -> None:
     cache = (
-        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
+        TABLES,
         f"        self.table = find_table(d, angles)\n        self.cos, self.sin = self.table\n\n"
         "_TABLES = {}\n\n"
         "def find_table(d, angles):\n"
@@ -90,21 +91,30 @@ def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explai
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
 
 
-@pytest.mark.parametrize("read", ["_TABLES[key]", "_TABLES.get(key)"])
-def test_the_key_of_a_cache_is_marked_if_another_name_belongs_in_it(find_alone: Explain, read: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "asked", "kept", "read", "mark"),
+    [
+        ("    key = d, len(angles)\n", "key", "[key]", "[key]", "d, len(angles)"),
+        ("    key = d, len(angles)\n", "key", "[key]", ".get(key)", "d, len(angles)"),
+        ("", "(d, len(angles))", "[(d, len(angles))]", ".get((d, len(angles)))", "(d, len(angles))"),
+        ("", "(key := (d, len(angles)))", "[key]", ".get(key)", "(d, len(angles))"),
+    ],
+)
+def test_the_key_of_a_cache_is_marked_wherever_it_stands_if_another_name_belongs_in_it(
+    find_alone: Explain, line: str, asked: str, kept: str, read: str, mark: str
+) -> None:
     cache = (
-        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
+        TABLES,
         "        self.cos, self.sin = find_table(d, theta, angles)\n\n"
         "_TABLES = {}\n\n"
-        "def find_table(d, theta, angles):\n"
-        "    key = d, len(angles)\n"
-        "    if key not in _TABLES:\n"
-        "        _TABLES[key] = torch.stack((angles.cos(), angles.sin()))\n"
-        f"    return {read}\n\n"
+        f"def find_table(d, theta, angles):\n{line}"
+        f"    if {asked} not in _TABLES:\n"
+        f"        _TABLES{kept} = torch.stack((angles.cos(), angles.sin()))\n"
+        f"    return _TABLES{read}\n\n"
         "class Rotation(Rotation):\n",
     )
     (finding,) = find_alone("rope", cache)
-    assert list_marks([finding]) == ["d, len(angles)"]
+    assert list_marks([finding]) == [mark]
     assert finding.said[0].startswith("Calls that need different values share this key")
     assert finding.proof == "With `theta` in the key, the failing test passes."
 
@@ -154,22 +164,3 @@ def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> N
     assert list_marks([finding]) == ["fused[..., 2 * d :]"]
     assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
     assert finding.likewise == (finding.line + 1,)
-
-
-@pytest.mark.parametrize(
-    ("first", "then"), [("(d, len(angles))", "(d, len(angles))"), ("(key := (d, len(angles)))", "key")]
-)
-def test_the_key_of_a_cache_may_stand_anywhere(find_alone: Explain, first: str, then: str) -> None:
-    cache = (
-        "        self.cos, self.sin = angles.cos(), angles.sin()\n",
-        "        self.cos, self.sin = find_table(d, theta, angles)\n\n"
-        "_TABLES = {}\n\n"
-        "def find_table(d, theta, angles):\n"
-        f"    if {first} not in _TABLES:\n"
-        f"        _TABLES[{then}] = torch.stack((angles.cos(), angles.sin()))\n"
-        f"    return _TABLES.get({then})\n\n"
-        "class Rotation(Rotation):\n",
-    )
-    (finding,) = find_alone("rope", cache)
-    assert list_marks([finding]) == ["(d, len(angles))"]
-    assert finding.proof == "With `theta` in the key, the failing test passes."

@@ -4,6 +4,8 @@ import pytest
 
 from staff.tests.plain.test_plain import run_suite
 
+pytestmark = pytest.mark.slow
+
 TABLE = """
 [tool.whichline]
 code = ["code_"]
@@ -426,7 +428,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run_suite(tmp_path_factory.mktemp("objects"), TABLE, CODE, SOLUTION, TESTS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "place", "said"),
     [
@@ -445,7 +446,6 @@ def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str
     assert "the failing test passes." in places[test]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "place"),
     [
@@ -461,22 +461,18 @@ def test_a_state_that_no_call_returns_is_repaired(places: dict[str, str], test: 
     assert places[test].strip().endswith("the failing test passes.")
 
 
-@pytest.mark.slow
 def test_right_code_is_not_changed_for_a_wrong_test(places: dict[str, str]) -> None:
     assert "^" not in places["test_wrong"]
 
 
-@pytest.mark.slow
 def test_a_counter_of_an_object_is_followed(places: dict[str, str]) -> None:
     assert "in Decay.step" in places["test_decay"]
 
 
-@pytest.mark.slow
 def test_a_mistake_that_shows_late_in_the_life_of_an_object(places: dict[str, str]) -> None:
     assert "0.37 * min(self.calls, self.most + 1)" in places["test_warmup"].split("\n")[1]
 
 
-@pytest.mark.slow
 def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     assert places["test_words"].strip() == (
         "code_.py:105, in Words.join\n"
@@ -486,7 +482,6 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "said"),
     [

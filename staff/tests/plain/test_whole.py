@@ -4,6 +4,8 @@ import pytest
 
 from staff.tests.plain.test_plain import run_suite
 
+pytestmark = pytest.mark.slow
+
 TABLE = """
 [tool.whichline]
 code = ["code_"]
@@ -178,7 +180,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run_suite(tmp_path_factory.mktemp("port"), TABLE, CODE, SOLUTION, TESTS)
 
 
-@pytest.mark.slow
 def test_a_line_in_a_layer_of_a_port(places: dict[str, str]) -> None:
     assert (
         places["test_residual"].strip()
@@ -192,14 +193,12 @@ With the reference's `x + self.down(inner)` in Block.forward, each time here, th
     )
 
 
-@pytest.mark.slow
 def test_what_fixtures_have_computed_is_compared_too(places: dict[str, str]) -> None:
     _, code, mark, said, *_ = places["test_norm"].strip().splitlines()
     assert code[mark.index("^") : mark.rindex("^") + 1] == "x.square().sum(-1, keepdim=True)"
     assert said == "Expected the reference's `variance` in RMSNorm.forward, each time; found 6 times that value."
 
 
-@pytest.mark.slow
 def test_a_line_that_converts_weights_in_a_fixture(places: dict[str, str]) -> None:
     place, code, mark, *_, proof = places["test_converted"].strip().splitlines()
     assert place == "code_.py:16, in convert"
