@@ -12,12 +12,12 @@ NO_SCALE = (" / math.sqrt(d_k)", "")
 LOW = ("-math.inf)\n    return", "-1e9)\n    return")
 NOT_STABLE = ("torch.exp(x - largest)", "torch.exp(x)")
 HALF = ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features")
+WEIGHTS = "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)"
+UNGUARDED = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
 TURN = "lambda x: rotation(x, positions))"
 ROW_NUMBERS = (TURN, "lambda x: rotation(x, torch.arange(x.shape[-2])))")
-FIXED_THETA = (
-    "Rotation(d_model // num_heads, theta, max_seq_len)",
-    "Rotation(d_model // num_heads, 10000.0, max_seq_len)",
-)
+MADE = "Rotation(d_model // num_heads, {}, max_seq_len)"
+FIXED_THETA = (MADE.format("theta"), MADE.format("10000.0"))
 SPLIT = 'rearrange(x @ w.T, "... n (h d) -> ... h n d", h=num_heads) for w in weights[:3]'
 BINDS_LATE = (f"q, k, v = ({SPLIT})", f"heads = [lambda: {SPLIT}]\n    q, k, v = (each() for each in heads)")
 IN_PLACE = [
@@ -35,21 +35,16 @@ BODY = """    wide = torch.promote_types(Q.dtype, torch.float32)
 """
 INNER = textwrap.indent(BODY, "    ")
 HEADS = "run_scaled_dot_product_attention(q, k, v, mask)"
+IN_ORDER = "({0}, {1}, {2}, {3})"
 # Styles of an attention with another name: how it reads, and how it is called with queries, keys, values and a mask.
 STYLES = {
-    "a function": (f"def mix(Q, K, V, mask):\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+    "a function": (f"def mix(Q, K, V, mask):\n{BODY}", "mix" + IN_ORDER),
     "another order": (f"def mix(mask, K, Q, V):\n{BODY}", "mix({3}, {1}, {0}, {2})"),
     "keywords": (f"def mix(*, V, mask, K, Q):\n{BODY}", "mix(Q={0}, K={1}, V={2}, mask={3})"),
-    "a static method": (
-        f"class Mix:\n    @staticmethod\n    def mix(Q, K, V, mask):\n{INNER}",
-        "Mix.mix({0}, {1}, {2}, {3})",
-    ),
-    "a module": (
-        f"class Mix(torch.nn.Module):\n    def forward(self, Q, K, V, mask):\n{INNER}",
-        "Mix()({0}, {1}, {2}, {3})",
-    ),
-    "a closure": (f"def make():\n    def mix(Q, K, V, mask):\n{INNER}    return mix\n", "make()({0}, {1}, {2}, {3})"),
-    "other names": (f"def mix(a, b, c, keep):\n    Q, K, V, mask = a, b, c, keep\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+    "a static method": (f"class Mix:\n    @staticmethod\n    def mix(Q, K, V, mask):\n{INNER}", "Mix.mix" + IN_ORDER),
+    "a module": (f"class Mix(torch.nn.Module):\n    def forward(self, Q, K, V, mask):\n{INNER}", "Mix()" + IN_ORDER),
+    "a closure": (f"def make():\n    def mix(Q, K, V, mask):\n{INNER}    return mix\n", "make()" + IN_ORDER),
+    "other names": (f"def mix(a, b, c, keep):\n    Q, K, V, mask = a, b, c, keep\n{BODY}", "mix" + IN_ORDER),
 }
 
 
@@ -144,13 +139,8 @@ def test_a_function_that_changes_its_argument_is_searched_like_other_code(find_a
 
 def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(find_alone: Explain) -> None:
     """Attention puts 0 where softmax gives NaN, and is divided by the wrong number."""
-    unguarded = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
-    guarded = (
-        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
-        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)\n"
-        "    weights = torch.where(weights.isnan(), 0.0, weights)",
-    )
-    (finding,) = find_alone(ATTENTION, unguarded, guarded, NO_SCALE)
+    guarded = (WEIGHTS, f"{WEIGHTS}\n    weights = torch.where(weights.isnan(), 0.0, weights)")
+    (finding,) = find_alone(ATTENTION, UNGUARDED, guarded, NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
@@ -159,9 +149,8 @@ def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(fi
     beside = (wide, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{wide}")
     first, *_ = find_alone(ATTENTION, NOT_STABLE, beside)
     assert first.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
-    assert first.proof == (
-        "With this corrected, every call of this function is right; the tests also fail for another reason."
-    )
+    also = "the tests also fail for another reason."
+    assert first.proof == f"With this corrected, every call of this function is right; {also}"
 
 
 def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
@@ -213,17 +202,14 @@ def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -
         "def run_softmax(in_features, dim):\n    return soft(in_features, dim)\n\n\n"
         "def soft(in_features, dim):\n    x = in_features",
     )
-    unguarded = (
-        ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", ""),
-        ("e / torch.where(total == 0, 1.0, total)", "e / total"),
-    )
+    divided = ("e / torch.where(total == 0, 1.0, total)", "e / total")
     called = (
-        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        WEIGHTS,
         "scores = scores_of(Q.to(wide), K.to(wide), mask)\n"
         "    if mask is not None:\n"
         "        scores = scores_of(Q.to(wide), K.to(wide), mask | ~mask.any(-1, keepdim=True))\n"
         "    weights = soft(scores, 1)\n"
         "    weights = weights if mask is None else weights * mask.any(-1, keepdim=True)",
     )
-    found = find_alone(ATTENTION, own, *unguarded, called)
+    found = find_alone(ATTENTION, own, UNGUARDED, divided, called)
     assert [each for each in list_marks(found) if "soft" in each] == ["soft(scores, 1)"]

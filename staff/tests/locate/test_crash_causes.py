@@ -18,6 +18,8 @@ LAYER = """class Layer(torch.nn.Module):
 
 
 """
+OUTER = "    outer = torch.nn.Module()\n    outer.parts = "
+LENT = "    return torch.func.functional_call(outer, {{'{}.weight': weights}}, in_features)\n"
 SETS, GIVES, MAKE = "        self.weight = ", "        return x @ self.weight.T", "Layer(d_in, d_out)"
 WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()\n\n\ndef run_softmax"
 PARAMETER = "        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))\n"
@@ -189,27 +191,15 @@ CAUSES: dict[str, tuple[Edits, tuple[str, str]]] = {
         (LINEAR, "`Layer` has no `wieght`; did you mean `weight`, which adapters.py:35 sets?"),
     ),
     "a module that a dictionary lacks": (
-        layer(
-            USE,
-            "    outer = torch.nn.ModuleDict({'one': Layer(d_in, d_out)})\n"
-            "    return torch.func.functional_call(outer, {'two.weight': weights}, in_features)\n",
-        ),
+        layer(USE, "    outer = torch.nn.ModuleDict({'one': Layer(d_in, d_out)})\n" + LENT.format("two")),
         (LINEAR, "`ModuleDict` in adapters.py:42 has `one`, and adapters.py:43 gives the key 'two.weight'."),
     ),
     "layers in a plain list, to which weights are lent": (
-        layer(
-            USE,
-            "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
-            "    return torch.func.functional_call(outer, {'parts.0.weight': weights}, in_features)\n",
-        ),
+        layer(USE, f"{OUTER}[Layer(d_in, d_out)]\n" + LENT.format("parts.0")),
         (LINEAR, "since adapters.py:43: without nn.ModuleList its layers are no part of the module."),
     ),
     "layers in a plain dictionary, to which weights are lent": (
-        layer(
-            USE,
-            "    outer = torch.nn.Module()\n    outer.parts = {'one': Layer(d_in, d_out)}\n"
-            "    return torch.func.functional_call(outer, {'parts.one.weight': weights}, in_features)\n",
-        ),
+        layer(USE, OUTER + "{'one': Layer(d_in, d_out)}\n" + LENT.format("parts.one")),
         (LINEAR, "a plain dict since adapters.py:43: without nn.ModuleDict its layers are no part of the module."),
     ),
     "an argument that a partial does not pass": (

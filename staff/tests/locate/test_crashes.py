@@ -17,6 +17,9 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Suite, Test
 from whichline.locate.crashes import describe_crashes
 
+EVERY, PRODUCT = "This raises in every call that the tests make.", "in_features @ weights.T"
+POSITIONS = "torch.arange(in_features.shape[-2]) if token_positions is None else token_positions"
+
 
 def find_in(suite: Suite) -> list[Finding]:
     passed = {test.name: suite.run(test).passed for test in suite.tests}
@@ -45,7 +48,7 @@ def test_what_grading_refuses_is_told_with_its_line_and_without_a_question(expla
     line = RIGHT[: RIGHT.index(edit)].count("\n") + 1
     assert finding.lines[-3:] == [
         f"adapters.py:{line} uses scale.txt: in grading there are no files, network or processes",
-        "This raises in every call that the tests make.",
+        EVERY,
         f"All {len(finding.tests)} failing tests stop at this error.",
     ]
 
@@ -84,18 +87,12 @@ def where(condition: str) -> str:
             (ATTENTION, "~mask, -math.inf", "~mask.squeeze(-2), -math.inf"),
             ("scores.masked_fill(~mask.squeeze(-2), -math.inf)", where("`Q.shape[-2]` and `mask.shape[-2]` differ")),
         ),
-        (
-            (ATTENTION, "d_k = Q.shape[-1]", "d_k = len(None)"),
-            ("len(None)", "This raises in every call that the tests make."),
-        ),
+        ((ATTENTION, "d_k = Q.shape[-1]", "d_k = len(None)"), ("len(None)", EVERY)),
         (
             (SOFTMAX, "    largest = x", "    order = [*range(x.ndim)]\n    order.remove(dim)\n    largest = x"),
             ("order.remove(dim)", where("`dim` is negative")),
         ),
-        (
-            (LINEAR, "in_features @ weights.T", "(weights @ in_features.mT).mT"),
-            ("in_features.mT", where("`in_features` has 1 axis")),
-        ),
+        ((LINEAR, PRODUCT, "(weights @ in_features.mT).mT"), ("in_features.mT", where("`in_features` has 1 axis"))),
         (
             (ROPE, "self.cos[positions]", "self.cos.index_select(0, positions)"),
             ("self.cos.index_select(0, positions)", where("`token_positions` has more than 1 axis")),
@@ -108,14 +105,7 @@ def where(condition: str) -> str:
             (HEADS, "    length = x.shape[-2]", "    length = x.shape[-2]\n    assert x.shape[-1] > num_heads"),
             ("x.shape[-1] > num_heads", where("`d_model` and `num_heads` are equal")),
         ),
-        (
-            (
-                HEADS,
-                "torch.arange(in_features.shape[-2]) if token_positions is None else token_positions",
-                "token_positions",
-            ),
-            ("positions.ndim", where("`token_positions` is None")),
-        ),
+        ((HEADS, POSITIONS, "token_positions"), ("positions.ndim", where("`token_positions` is None"))),
     ],
 )
 def test_the_place_and_the_condition(explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]) -> None:
@@ -212,16 +202,11 @@ def test_a_gradient_that_raises_is_told_at_the_expression(explain: Explain) -> N
         (ATTENTION, "d_k = Q.shape[-1]", "Q /= 2\n    d_k = 1", "Which operation in this line changes a tensor"),
         (LINEAR, "    return in", "    torch.nn.Linear(1, 1).load_state_dict({})\n    return in", "What are your"),
         (LINEAR, "    return in", "    from torch import linera\n    return in", "Which file or package should define"),
-        (LINEAR, "in_features @ weights.T", "in_features @ weights", "Which shapes meet in this line"),
-        (LINEAR, "in_features @ weights.T", "run_softmax(in_features)", "Which arguments does the `def` name"),
+        (LINEAR, PRODUCT, "in_features @ weights", "Which shapes meet in this line"),
+        (LINEAR, PRODUCT, "run_softmax(in_features)", "Which arguments does the `def` name"),
         (ROPE, "self.cos[positions]", "self.cos[:1][positions]", "Which indices are there along that axis"),
-        (LINEAR, "in_features @ weights.T", "in_features @ undefined", "Which line should define that name"),
-        (
-            LINEAR,
-            "in_features @ weights.T",
-            "in_features @ weights.T / (1 // 0)",
-            "What does this line take for granted?",
-        ),
+        (LINEAR, PRODUCT, "in_features @ undefined", "Which line should define that name"),
+        (LINEAR, PRODUCT, "in_features @ weights.T / (1 // 0)", "What does this line take for granted?"),
     ],
 )
 def test_the_question(explain: Explain, problem: str, old: str, new: str, question: str) -> None:

@@ -15,7 +15,7 @@ from whichline.locate.source_location import find_same
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
 NO_SCALE = (" / math.sqrt(d_k)", "")
-
+RAISES = ("    if mask is not None:\n        scores", "    if True:\n        scores")
 
 MISTAKES = [
     ("softmax", "test_softmax", ("e.sum(dim,", "e.sum(-1,"), "e.sum(-1, keepdim=True)"),
@@ -68,7 +68,7 @@ def test_where_the_selected_tests_pass_nothing_more_is_run(program: Callable[...
 
 def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[..., Suite]) -> None:
     """Without a mask the call raises; with one, it gives wrong numbers."""
-    suite = program(("    if mask is not None:\n        scores", "    if True:\n        scores"), NO_SCALE)
+    suite = program(RAISES, NO_SCALE)
     masked = next(test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]")
     (finding,) = explain(suite, [suite.run(masked)])
     assert finding.said == ("Expected the scaled scores; found the scores.",)
@@ -190,8 +190,7 @@ def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(find: Explain
 
 
 def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(find: Explain) -> None:
-    raises = ("    if mask is not None:\n        scores", "    if True:\n        scores")
-    crash, number = find([ATTENTION], raises, NO_SCALE)
+    crash, number = find([ATTENTION], RAISES, NO_SCALE)
     assert "AttributeError" in crash.said[0] or "TypeError" in crash.said[0]
     assert "This raises in every call where `mask` is None, and in no other." in crash.said
     assert number.said == ("Expected the scaled scores; found the scores.",)
@@ -293,9 +292,6 @@ def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_oth
     width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
     *_, later = find([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
     assert later.said == ("adapters.py:19 explains 25 failing tests of Blockwise attention, too.",)
-
-
-RAISES = "    if mask is not None:\n        scores", "    if True:\n        scores"
 
 
 def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeypatch: pytest.MonkeyPatch) -> None:

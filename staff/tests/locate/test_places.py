@@ -167,67 +167,56 @@ def test_one_mistake_is_told_with_its_place(
 
 
 CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
+OTHERS: dict[str, tuple[list[tuple[str, str]], tuple[str, str], str]] = {
+    "exchanged": (
+        [(CALL, "run_scaled_dot_product_attention(k, q, v, mask)")],
+        (HEADS, "k"),
+        "Expected the queries of each head; found the keys of each head: the two are swapped.",
+    ),
+    "one step too many": (
+        [("run_softmax(scores_of(", "run_softmax(run_softmax(scores_of("), ("mask), -1)", "mask), -1), -1)")],
+        (ATTENTION, "run_softmax(run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1), -1)"),
+        "Expected the weights, unchanged: this step should not be here.",
+    ),
+    "nothing given": (
+        [(CALL, "run_scaled_dot_product_attention(q, k, v)")],
+        (HEADS, "run_scaled_dot_product_attention(q, k, v)"),
+        "This call passes nothing for `mask`. Line 60 computes the causal mask; nothing uses it.",
+    ),
+    "cached": (
+        [
+            ("import math\n", "import functools\nimport math\n"),
+            ("def scores_of(", "@functools.cache\ndef root(d):\n    return d**1 / 2\n\n\ndef scores_of("),
+            ("math.sqrt(d_k)", "root(d_k)"),
+        ],
+        (ATTENTION, "d**1 / 2"),
+        "Expected √d_k, 3.317; found 5.5.",
+    ),
+    "in a handler": (
+        [
+            ("    largest =", "    try:\n        x = x * 1\n    except ValueError:\n        x[0] = 1\n    largest ="),
+            ("e.sum(dim,", "e.mean(dim,"),
+        ],
+        (SOFTMAX, "e.mean(dim, keepdim=True)"),
+        "Expected the sum of exp(x − max); found 0.1429 times that value.",
+    ),
+    "head by head": (
+        [
+            ("    q, k, v = (rearrange(x", "    n = x.shape[-1] // num_heads\n    q, k, v = (rearrange(x"),
+            ("    if turn", "    rows = [weights[0][i : i + n] for i in range(num_heads)]\n    if turn"),
+            ("    if turn", "    q = torch.stack([x @ w.T for w in rows], -3)\n    if turn"),
+        ],
+        (HEADS, "weights[0][i : i + n]"),
+        "found rows 1, 2, 3, 4, … of W_Q, W_K and W_V, one below the other in place of rows 8, 9, 10, 11, ….",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("problem", "edits", "place", "difference"),
-    [
-        (
-            HEADS,
-            [(CALL, "run_scaled_dot_product_attention(k, q, v, mask)")],
-            "k",
-            "Expected the queries of each head; found the keys of each head: the two are swapped.",
-        ),
-        (
-            ATTENTION,
-            [("run_softmax(scores_of(", "run_softmax(run_softmax(scores_of("), ("mask), -1)", "mask), -1), -1)")],
-            "run_softmax(run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1), -1)",
-            "Expected the weights, unchanged: this step should not be here.",
-        ),
-        (
-            HEADS,
-            [(CALL, "run_scaled_dot_product_attention(q, k, v)")],
-            "run_scaled_dot_product_attention(q, k, v)",
-            "This call passes nothing for `mask`. Line 60 computes the causal mask; nothing uses it.",
-        ),
-        (
-            ATTENTION,
-            [
-                ("import math\n", "import functools\nimport math\n"),
-                ("def scores_of(", "@functools.cache\ndef root(d):\n    return d**1 / 2\n\n\ndef scores_of("),
-                ("math.sqrt(d_k)", "root(d_k)"),
-            ],
-            "d**1 / 2",
-            "Expected √d_k, 3.317; found 5.5.",
-        ),
-        (
-            SOFTMAX,
-            [
-                (
-                    "    largest =",
-                    "    try:\n        x = x * 1\n    except ValueError:\n        x[0] = 1\n    largest =",
-                ),
-                ("e.sum(dim,", "e.mean(dim,"),
-            ],
-            "e.mean(dim, keepdim=True)",
-            "Expected the sum of exp(x − max); found 0.1429 times that value.",
-        ),
-        (
-            HEADS,
-            [
-                ("    q, k, v = (rearrange(x", "    n = x.shape[-1] // num_heads\n    q, k, v = (rearrange(x"),
-                ("    if turn", "    rows = [weights[0][i : i + n] for i in range(num_heads)]\n    if turn"),
-                ("    if turn", "    q = torch.stack([x @ w.T for w in rows], -3)\n    if turn"),
-            ],
-            "weights[0][i : i + n]",
-            "found rows 1, 2, 3, 4, … of W_Q, W_K and W_V, one below the other in place of rows 8, 9, 10, 11, ….",
-        ),
-    ],
-    ids=["exchanged", "one step too many", "nothing given", "cached", "in a handler", "head by head"],
-)
+@pytest.mark.parametrize(("edits", "where", "difference"), OTHERS.values(), ids=OTHERS)
 def test_what_is_told_of_other_kinds_of_mistakes(
-    explain: Explain, problem: str, edits: list[tuple[str, str]], place: str, difference: str
+    explain: Explain, edits: list[tuple[str, str]], where: tuple[str, str], difference: str
 ) -> None:
+    problem, place = where
     finding = explain(problem, *edits)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].endswith(difference)
