@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, PROBLEMS, RIGHT, ROPE, SOFTMAX, Explain, marked
+from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
 from whichline.locate.diagnose import diagnose
 from whichline.locate.instrument import PROBE
