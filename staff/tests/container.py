@@ -69,14 +69,8 @@ def run_in_container(
     cgroup = _capped(memory_bytes)
     enter = f"echo $$ > {cgroup}/cgroup.procs && " if cgroup else ""
     try:
-        return subprocess.run(
-            ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *bubblewrap],
-            pass_fds=[program],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        shell = ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *bubblewrap]
+        return subprocess.run(shell, pass_fds=[program], capture_output=True, text=True, check=False, timeout=300)
     finally:
         os.close(program)
         if cgroup:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 from tempfile import TemporaryFile
 from traceback import print_exc
 from typing import Any
@@ -37,16 +38,14 @@ IMPORTED = (  # plugins of pytest are not among it, which pytest wants to import
 SECONDS = 1800  # after which a module hangs, and is no longer just slow on a busy machine
 
 
-def run_forked(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str]
-) -> subprocess.CompletedProcess[bytes]:
+def run_forked(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> CompletedProcess[bytes]:
     """Run a module with arguments. Of what Python reads at its start, the environment may have PYTHONIOENCODING."""
     with TemporaryFile() as out, TemporaryFile() as err:
         files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
         status = wait_for(begin_forked(command, folder, environment, [os.devnull, *files]))
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess([*command], status, out.read(), err.read())
+        return CompletedProcess([*command], status, out.read(), err.read())
 
 
 def begin_forked(

@@ -23,9 +23,8 @@ def inputs(
     training: bool = True,
 ) -> Callable[[Generator], Inputs]:
     """Draw inputs; `mask` and `scale` are as for attention."""
-    drawing = attention.inputs(
-        *batch, queries=queries, keys=keys, d_k=d_k, d_v=d_v, mask=mask, scale=scale, dtype=dtype
-    )
+    sizes = partial(attention.inputs, *batch, queries=queries, keys=keys, d_k=d_k, d_v=d_v)
+    drawing = sizes(mask=mask, scale=scale, dtype=dtype)
 
     def draw(generator: Generator) -> Inputs:
         seed = int(torch.randint(1000, (), generator=generator))
@@ -79,9 +78,8 @@ HIDDEN: list[CaseSpec] = specs(
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
     """Draw a case in which nothing is dropped, since which weights are dropped differs between programs."""
     dropout, training = random.choice(((0.0, True), (0.5, False)))
-    drawing = inputs(
-        *batch(random), **attention.draw_sizes(random), mask=random.choice(masks), dropout=dropout, training=training
-    )
+    axes, sizes, mask = batch(random), attention.draw_sizes(random), random.choice(masks)
+    drawing = inputs(*axes, **sizes, mask=mask, dropout=dropout, training=training)
     return CaseSpec("attention_module", "run_scaled_dot_product_attention_module", drawing)
 
 

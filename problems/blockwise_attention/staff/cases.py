@@ -96,13 +96,9 @@ HIDDEN: list[CaseSpec] = specs(
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
-    drawing = inputs(
-        *batch(random),
-        **attention.draw_sizes(random),
-        block_size=random.choice((2, 1, 3, 100, None)),
-        mask=random.choice(masks),
-        scale=random.choice((1.0, 100.0)),
-    )
+    axes, sizes, block_size = batch(random), attention.draw_sizes(random), random.choice((2, 1, 3, 100, None))
+    mask, scale = random.choice(masks), random.choice((1.0, 100.0))
+    drawing = inputs(*axes, **sizes, block_size=block_size, mask=mask, scale=scale)
     return CaseSpec("blockwise", "run_blockwise_attention", drawing)
 
 

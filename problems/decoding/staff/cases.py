@@ -71,14 +71,8 @@ PUBLIC: list[CaseSpec] = specs(
             "last-position": inputs(2, new=2, past=9, max_seq_len=11),
             "square": inputs(4, new=4, past=4, d_model=16, num_heads=4, num_kv_heads=4),
         },
-        "decoding-in-pieces": {
-            "no-window": inputs(2, new=7),
-            "window": inputs(2, new=7, num_kv_heads=3, window=3),
-        },
-        "decoding-gradients": {
-            "no-cache": inputs(2),
-            "several-tokens-window": inputs(2, new=3, past=7, window=5),
-        },
+        "decoding-in-pieces": {"no-window": inputs(2, new=7), "window": inputs(2, new=7, num_kv_heads=3, window=3)},
+        "decoding-gradients": {"no-cache": inputs(2), "several-tokens-window": inputs(2, new=3, past=7, window=5)},
     },
     gradients=(*WEIGHTS, "in_features"),
 )
@@ -129,7 +123,5 @@ def kinds() -> Kinds:
 
 
 def kinds_without_a_cache() -> Kinds:
-    return {
-        "no-window": partial(_draw_case, draw_one_axis, False, False),
-        "window": partial(_draw_case, draw_one_axis, True, False),
-    }
+    draw = partial(_draw_case, draw_one_axis)
+    return {"no-window": partial(draw, False, False), "window": partial(draw, True, False)}

@@ -12,12 +12,9 @@ from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spr
 
 def inputs(*batch: int, d_in: int, d_out: int, size: float = 1.0) -> Callable[[Generator], Inputs]:
     def draw(generator: Generator) -> Inputs:
-        return {
-            "d_in": d_in,
-            "d_out": d_out,
-            "weights": size * torch.randn(d_out, d_in, generator=generator) / math.sqrt(d_in),
-            "in_features": torch.randn(*batch, d_in, generator=generator),
-        }
+        weights = size * torch.randn(d_out, d_in, generator=generator) / math.sqrt(d_in)
+        x = torch.randn(*batch, d_in, generator=generator)
+        return {"d_in": d_in, "d_out": d_out, "weights": weights, "in_features": x}
 
     return draw
 

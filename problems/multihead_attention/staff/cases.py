@@ -84,14 +84,9 @@ HIDDEN: list[CaseSpec] = specs(
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
     heads = random.choice((2, 3, 4, 1))
-    drawing = inputs(
-        *batch(random),
-        queries=draw_size(random),
-        keys=draw_size(random),
-        d_model=heads * draw_size(random),
-        num_heads=heads,
-        mask=random.choice(masks),
-    )
+    axes, queries, keys, d_head = batch(random), draw_size(random), draw_size(random), draw_size(random)
+    sizes = {"queries": queries, "keys": keys, "d_model": heads * d_head, "num_heads": heads}
+    drawing = inputs(*axes, **sizes, mask=random.choice(masks))
     return CaseSpec("multihead_attention", "run_multihead_attention", drawing)
 
 

@@ -141,13 +141,9 @@ def kinds() -> Kinds:
 
 def _draw_case_with_rope(batch: Batch, positions: tuple[str, ...], random: Spread) -> CaseSpec:
     heads = random.choice((2, 3, 4, 1))
-    drawing = inputs(
-        *batch(random),
-        positions=random.choice(positions),
-        sequence=draw_size(random),
-        d_model=2 * heads * random.choice((1, 2, 3)),
-        num_heads=heads,
-    )
+    axes, where, sequence = batch(random), random.choice(positions), draw_size(random)
+    d_model = 2 * heads * random.choice((1, 2, 3))
+    drawing = inputs(*axes, positions=where, sequence=sequence, d_model=d_model, num_heads=heads)
     return CaseSpec("multihead-rope", "run_multihead_self_attention_with_rope", drawing)
 
 

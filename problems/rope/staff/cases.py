@@ -15,13 +15,10 @@ def inputs(
     """Draw inputs; `positions` names one of `POSITIONS`."""
 
     def draw(generator: Generator) -> Inputs:
-        return {
-            "d_k": d_k,
-            "theta": theta,
-            "max_seq_len": max_seq_len,
-            "in_query_or_key": torch.randn(*batch, sequence, d_k, generator=generator),
-            "token_positions": POSITIONS[positions](batch, sequence, max_seq_len, generator),
-        }
+        x = torch.randn(*batch, sequence, d_k, generator=generator)
+        where = POSITIONS[positions](batch, sequence, max_seq_len, generator)
+        numbers = {"d_k": d_k, "theta": theta, "max_seq_len": max_seq_len}
+        return {**numbers, "in_query_or_key": x, "token_positions": where}
 
     return draw
 
@@ -93,13 +90,9 @@ HIDDEN: list[CaseSpec] = specs(
 
 
 def _draw_case(batch: Batch, positions: tuple[str, ...], random: Spread) -> CaseSpec:
-    drawing = inputs(
-        *batch(random),
-        positions=random.choice(positions),
-        sequence=draw_size(random),
-        d_k=2 * draw_size(random),
-        theta=random.choice((10000.0, 100.0)),
-    )
+    axes, where, sequence, pairs = batch(random), random.choice(positions), draw_size(random), draw_size(random)
+    theta = random.choice((10000.0, 100.0))
+    drawing = inputs(*axes, positions=where, sequence=sequence, d_k=2 * pairs, theta=theta)
     return CaseSpec("rope", "run_rope", drawing)
 
 

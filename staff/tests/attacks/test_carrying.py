@@ -389,13 +389,11 @@ def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whichline_grader.grading.one_submission.find_figure", lambda _: None)
 
 
-def grade(
-    graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: tuple[str, ...]
-) -> tuple[list[Result], Notes]:
+def grade(suite: GradedSuite, box: Sandbox, work: Submission, tests: tuple[str, ...]) -> tuple[list[Result], Notes]:
     """Grade on the earlier problems' own tests and on some later ones."""
-    suite = replace(only(graded, OWN + tests), course=Course(limits=LIMITS))
+    suite = replace(only(suite, OWN + tests), course=Course(limits=LIMITS))
     assert {test.name for test in suite.suite.tests} == {*OWN, *tests}
-    results, notes, _ = grade_one(suite, sandbox, submission)
+    results, notes, _ = grade_one(suite, box, work)
     return results, notes
 
 

@@ -95,21 +95,14 @@ def test_the_cases_that_are_named_are_looked_at_and_no_others(folder: Path) -> N
     assert stray.exists()
 
 
-OTHERS = [
-    attention(2, mask="causal"),
-    attention(2, keys=11),
-    attention(2, scale=1.001),
-    attention(2, dtype=torch.double),
-]
+OTHERS = [attention(2, mask="causal"), attention(2, keys=11)]
+OTHERS += [attention(2, scale=1.001), attention(2, dtype=torch.double)]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        *(({"draw": draw}, "the inputs are not those that were drawn; write it again") for draw in OTHERS),
-        ({"gradients": ("Q",)}, "stores no gradients; write it again"),
-    ],
-)
+DRAWN = [({"draw": draw}, "the inputs are not those that were drawn; write it again") for draw in OTHERS]
+
+
+@pytest.mark.parametrize(("change", "said"), [*DRAWN, ({"gradients": ("Q",)}, "stores no gradients; write it again")])
 def test_a_case_with_another_recipe_is_found_and_written(folder: Path, change: dict, said: str) -> None:
     specs = [SPECS[0], replace(SPECS[1], **change)]
     assert list(check_fixtures(folder, specs)) == [f"attention/two: {said}"]
@@ -218,13 +211,10 @@ def test_what_a_case_cannot_keep_is_refused(drawn: object, said: str, tmp_path: 
         write_fixtures(tmp_path, specs)
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("[1, 2]", "gives a list, expected a tensor"),
-        ("(x, x)", "gives 2 outputs, and `outputs` in SPEC names 1: answer"),
-    ],
-)
+TWO = "gives 2 outputs, and `outputs` in SPEC names 1: answer"
+
+
+@pytest.mark.parametrize(("answer", "said"), [("[1, 2]", "gives a list, expected a tensor"), ("(x, x)", TWO)])
 def test_an_answer_that_no_case_keeps(answer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, lambda x: eval(answer, {"x": x}))  # noqa: S307
     specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})]

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -110,28 +111,14 @@ def test_what_explains_a_test_stands_in_place_of_its_headline_and_is_told_once()
     crash = Finding(SOFTMAX, "crash", raising, tests=("test_softmax[2d]",))
     expected = ("Expected x − max; found x.",)
     number = Finding(SOFTMAX, "number", expected, file="a.py", line=7, tests=("test_softmax[1d]",))
-    assert show_board(results, [crash, number]) == [
-        "Next: test_softmax[2d]",
-        "  RuntimeError: in-place.",
-        "  This raises in every call.",
-        "  and 1 more place: a.py:7",
-        "uv run pytest -x -k test_softmax",
-    ]
-    assert show_board(results, [crash, number], everything=True) == [
-        "Next: test_softmax[2d]",
-        "  RuntimeError: in-place.",
-        "  This raises in every call.",
-        "uv run pytest -x -k test_softmax",
-        "",
-        "What your code does: softmax",
-        "  Expected x − max; found x.",
-    ]
+    first = ["Next: test_softmax[2d]", "  RuntimeError: in-place.", "  This raises in every call."]
+    last = "uv run pytest -x -k test_softmax"
+    assert show_board(results, [crash, number]) == [*first, "  and 1 more place: a.py:7", last]
+    found = ["", "What your code does: softmax", "  Expected x − max; found x."]
+    assert show_board(results, [crash, number], everything=True) == [*first, last, *found]
     assert "What your code does: softmax" not in show_board(results, [crash], everything=True)
-    assert show_board(results, []) == [
-        "Next: test_softmax[1d]",
-        "  the answer is NaN",
-        "uv run pytest -x -k test_softmax",
-    ]
+    shortest = ["Next: test_softmax[1d]", "  the answer is NaN", last]
+    assert show_board(results, []) == shortest
 
 
 @pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
@@ -159,12 +146,9 @@ def test_two_places_that_are_proved_together_are_both_shown_and_what_to_read_onc
 def show_end(unwritten: set[str]) -> str:
     """The end of the board when all that is required passes, and some bonus problems are still to be written."""
     problems = load_problems(ROOT)
-    results = [
-        Result(id, id, False, each.bonus, each.points, Outcome.FAILED, Check.NOT_WRITTEN, "not implemented yet")
-        if id in unwritten
-        else Result(id, id, False, each.bonus, each.points, Outcome.PASSED)
-        for id, each in problems.items()
-    ]
+    passed = [Result(id, id, False, each.bonus, each.points, Outcome.PASSED) for id, each in problems.items()]
+    miss = partial(replace, outcome=Outcome.FAILED, check=Check.NOT_WRITTEN, headline="not implemented yet")
+    results = [miss(each) if each.problem in unwritten else each for each in passed]
     return shown(problems.values(), results, whole=True)
 
 
@@ -254,15 +238,14 @@ def test_a_part_of_the_name_of_a_problem_will_do() -> None:
     assert [find_problem(problems, name).id for name in names] == found.split()
 
 
+EXITS = "Do your files end it\nwhen they are imported, for example with os._exit?\n"
+
+
 @pytest.mark.parametrize(
     ("line", "begin", "end"),
     [
         ("def broken(:", "\nSyntaxError: invalid syntax\nadapters.py:8\n    def broken(:\n", ""),
-        (
-            "import os; os._exit(0)",
-            ": the process ended with status 0 before the",
-            "Do your files end it\nwhen they are imported, for example with os._exit?\n",
-        ),
+        ("import os; os._exit(0)", ": the process ended with status 0 before the", EXITS),
     ],
 )
 def test_files_that_cannot_be_imported(student: Student, line: str, begin: str, end: str) -> None:
@@ -274,20 +257,16 @@ def test_files_that_cannot_be_imported(student: Student, line: str, begin: str, 
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "no assignment.toml in .* go to the folder of the assignment"),
-        (("--spare",), "^Error: --spare needs --watch\n"),
-    ],
-)
-def test_what_cannot_be_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.chdir(ROOT if arguments else tmp_path)
-    result = CliRunner().invoke(cs336, ["check", *arguments])
-    assert result.exit_code == 1
-    assert re.search(message, result.output)
+def test_what_cannot_be_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = "no assignment.toml in .* go to the folder of the assignment"
+    for folder, arguments, message in (
+        (tmp_path, (), outside),
+        (ROOT, ("--spare",), "^Error: --spare needs --watch\n"),
+    ):
+        monkeypatch.chdir(folder)
+        result = CliRunner().invoke(cs336, ["check", *arguments])
+        assert result.exit_code == 1
+        assert re.search(message, result.output)
 
 
 def test_tests_are_counted_while_they_run(student: Student) -> None:

@@ -50,10 +50,8 @@ THETA = ("adapters.py", "Embedding(theta, d_model // num_heads,", "Embedding(the
 SHORT = ("adapters.py", "theta, d_model // num_heads, max_seq_len", "theta, d_model // num_heads, 2")
 DOUBLED = (f"{NN}/attention_module.py", "= attention_scores(Q, K, mask)", "= 2 * attention_scores(Q, K, mask)")
 PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
-NOT_WRITTEN = (
-    "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
-    "    raise NotImplementedError\n    weights",
-)
+BODY = "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights"
+NOT_WRITTEN = (BODY, "    raise NotImplementedError\n    weights")
 INLINE = "lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v"
 
 
@@ -170,10 +168,9 @@ def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, s
 def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     submission = edit(SCALE)
     _, _, sealed = grade_one(suite, sandbox, submission)
-    for name, said in (
-        ("test_hidden_multihead_self_attention", "of the submission's own, it passes, so it counts as passed.\n"),
-        ("test_hidden_attention", "Of the test, the student reads: the answer is wrong\nIt is worth "),
-    ):
+    multihead = "of the submission's own, it passes, so it counts as passed.\n"
+    attention = "Of the test, the student reads: the answer is wrong\nIt is worth "
+    for name, said in (("test_hidden_multihead_self_attention", multihead), ("test_hidden_attention", attention)):
         reproduce_tests(suite, submission, find_tests(suite, name), sealed)
         assert said in capsys.readouterr().out
 
@@ -258,6 +255,10 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: StandIn) -> None:
         assert "value" in ask_lender(lender, "run_softmax", in_features=each, dim=-1)
 
 
+OTHERS = (torch.rand(2, 3, 5), torch.rand(200, 3, 4), SCORES[:0])
+NOT_SCORES = (*OTHERS, SCORES > 0, SCORES.long(), SCORES.byte(), "text", None)
+
+
 @pytest.mark.parametrize(
     ("call", "arguments"),
     [
@@ -267,14 +268,7 @@ def test_what_is_lent_may_be_asked_for_head_by_head(lender: StandIn) -> None:
         ("no such function", {"in_features": SCORES}),
         *(("run_softmax", {"in_features": SCORES, "dim": dim}) for dim in (0, -3, -17, 10**25, True, "-1", -1.0, None)),
         ("run_softmax", {"in_features": SCORES, "axis": -1}),
-        ("run_softmax", {"in_features": torch.rand(2, 3, 5), "dim": -1}),
-        ("run_softmax", {"in_features": torch.rand(200, 3, 4), "dim": -1}),
-        *(
-            ("run_softmax", {"in_features": x, "dim": -1})
-            for x in (SCORES > 0, SCORES.long(), SCORES.byte(), SCORES[:0])
-        ),
-        ("run_softmax", {"in_features": "text", "dim": -1}),
-        ("run_softmax", {"in_features": None, "dim": -1}),
+        *(("run_softmax", {"in_features": x, "dim": -1}) for x in NOT_SCORES),
         ("run_softmax", {}),
     ],
 )

@@ -242,13 +242,11 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
 
 def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) -> None:
     untrue = Finding("softmax", "softmax-untrue", ("It is untrue.",))
-    course = Course(muted=(untrue.id,))
+    course = Course(muted=(untrue.id,), platform="canvas")
     for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
         (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")
         notes = Notes(explanations=(untrue,))
-        with grade_in_batch(
-            tmp_path, tmp_path / name, notes=notes, course=replace(course, platform="canvas")
-        ) as gradebook:
+        with grade_in_batch(tmp_path, tmp_path / name, notes=notes, course=course) as gradebook:
             assert not any(gradebook.with_texts(each).notes.explanations for each in gradebook.attempts())
     assert "untrue" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*/*"))
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:

@@ -110,19 +110,17 @@ def test_decisions_are_a_text_that_people_edit(out):
     assert (out / "decisions.toml").read_text().startswith(by_hand)
 
 
+ADJUST = '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\n'
+WAIVE = '[[waive]]\nstudent = "ada"\ntext = "x"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[[adjust", "decisions.toml is not TOML: Expected ']]' at the end of an array declaration (at "),
         ('[[comment]]\nwho = "ada"', "decisions.toml:2: comment.who is not a known key; the keys are student, "),
-        (
-            '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\npoints = true',
-            "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1",
-        ),
-        (
-            '[[waive]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
-            "decisions.toml:4: waive.problem is 'sofmax', expected one of softmax, ",
-        ),
+        (f"{ADJUST}points = true", "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1"),
+        (f'{WAIVE}problem = "sofmax"', "decisions.toml:4: waive.problem is 'sofmax', expected one of softmax, "),
     ],
 )
 def test_a_mistake_in_the_decisions_is_named_with_its_line(out, text, message):
@@ -255,22 +253,20 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         assert grading.points == grading.compute_points("softmax") == 3
 
 
+NOBODY = "no student or submission is called {}; grades.csv lists the names"
+NO_VIOLATION = "ada has a violation of the rules in no problem, expected one in some problem"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            "adjust nobody softmax 1 --because x",
-            "no student or submission is called nobody; grades.csv lists the names",
-        ),
+        ("adjust nobody softmax 1 --because x", NOBODY.format("nobody")),
         ("adjust da softmax 1 --because x", "da may be 2 students: lovelaceada 1234: lovelaceada_1234_1_hw, ada: ada"),
-        ("adjust 123 softmax 1 --because x", "no student or submission is called 123; grades.csv lists the names"),
+        ("adjust 123 softmax 1 --because x", NOBODY.format("123")),
         ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
         ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
-        ("adjust nobody --waive --because x", "no student or submission is called nobody; grades.csv lists the names"),
-        (
-            "adjust ada --waive --because x",
-            "ada has a violation of the rules in no problem, expected one in some problem",
-        ),
+        ("adjust nobody --waive --because x", NOBODY.format("nobody")),
+        ("adjust ada --waive --because x", NO_VIOLATION),
         ("adjust kurt rope --waive --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
         ("adjust ada --because ' '", "expected a text for the student, got nothing"),
         ("adjust ada softmax --because x", "expected points for softmax, such as +0.5, or else --waive"),

@@ -38,13 +38,8 @@ WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 
 def start_grade(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from whichline.cli import main as cs336; cs336()", "staff", "grade"]
-    return subprocess.Popen(
-        [*WITHOUT_PRIVILEGE, *command, *map(str, arguments)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [*WITHOUT_PRIVILEGE, *command, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def kill_zygotes(grader: subprocess.Popen[str]) -> int:

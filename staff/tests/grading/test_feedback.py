@@ -34,13 +34,8 @@ ANSWERS = {
 
 
 def grade_answer(answer: object, stored: bool = True) -> Result:
-    test = Test(
-        "test_softmax_of_any_shape[one-dimension]",
-        lambda case: case.check(answer),
-        ("x.py", 1),
-        hidden=True,
-        stored=lambda: CASE,
-    )
+    name = "test_softmax_of_any_shape[one-dimension]"
+    test = Test(name, lambda case: case.check(answer), ("x.py", 1), hidden=True, stored=lambda: CASE)
     return describe_for_student(run(test, ROOT), SUBMISSION, stored)
 
 
@@ -121,18 +116,8 @@ def failed(
     **more: str,
 ) -> Result:
     hidden, bonus = "hidden" in test, PROBLEMS[problem].bonus
-    return Result(
-        test,
-        problem,
-        hidden,
-        bonus,
-        points,
-        Outcome.FAILED,
-        check,
-        headline,
-        details=details,
-        **more,  # type: ignore[arg-type]
-    )
+    ended = (points, Outcome.FAILED, check, headline)
+    return Result(test, problem, hidden, bonus, *ended, details=details, **more)  # type: ignore[arg-type]
 
 
 def graded(*rows: Result, **notes: object) -> Grading:
@@ -288,11 +273,8 @@ def test_hidden_tests_are_counted_with_the_public_ones_that_fail_like_them() -> 
         failed("test_hidden_softmax[c]", "the answer is wrong"),
     ]
     text = render(*rows)
-    assert costs(text) == [
-        "0.75 points lost, 0.50 of them in hidden tests",
-        "0.50 points lost, 0.25 of them in hidden tests",
-        "0.25 points lost",
-    ]
+    hidden = [f"{points} of them in hidden tests" for points in ("0.75 points lost, 0.50", "0.50 points lost, 0.25")]
+    assert costs(text) == [*hidden, "0.25 points lost"]
     alone = "`the answer is wrong` in hidden tests alone: `test_hidden_softmax[c]`"
     assert f"**0.25 points lost**: Softmax: {alone}\n" in text
 

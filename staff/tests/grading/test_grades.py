@@ -45,7 +45,7 @@ from whichline_grader.sandbox.submission import Submission
 SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
 NONE: Any = None  # what a batch does not need when nothing is run
 NOTES, COURSE = Notes(), Course()
-ADA, DATE = Student("1234", "lovelaceada"), "2026-10-01-23-58-01"
+ADA, ATTEMPT = Student("1234", "lovelaceada"), "ada_attempt_2026-10-01-23-58-01"
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
 
 GRADESCOPE = """\
@@ -81,16 +81,8 @@ def graded(name: str, points: float, content: str = "", at: datetime | None = No
     """A grading of /in/NAME, which is a zip archive if the name does not say."""
     path = Path("/in", name if "." in name else f"{name}.zip")
     handed = replace(handed_in(path, name, find_platforms([path])[path.parent]), at=at)
-    content = content or GRADING.content
-    return replace(
-        GRADING,
-        submission=name.removesuffix(".zip"),
-        path=str(path),
-        content=content,
-        handed_in=handed,
-        results=results(points),
-        notes=Notes(),
-    )
+    named = replace(GRADING, submission=name.removesuffix(".zip"), path=str(path), content=content or GRADING.content)
+    return replace(named, handed_in=handed, results=results(points), notes=Notes())
 
 
 def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebook:
@@ -119,12 +111,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
         ("lovelaceada_1234_99887_hw.zip", "canvas", ADA, {"order": 99887}),
         ("Ada Lovelace_4711_assignsubmission_file_", "moodle", Student("4711", "Ada Lovelace"), {}),
         ("Ada Lovelace_4711_assignsubmission_file_home_work.zip", "moodle", Student("4711", "Ada Lovelace"), {}),
-        (
-            f"Homework 1_ada_attempt_{DATE}_home_work.zip",
-            "blackboard",
-            Student("ada", "ada"),
-            {"order": 20261001235801},
-        ),
+        (f"Homework 1_{ATTEMPT}_home_work.zip", "blackboard", Student("ada", "ada"), {"order": 20261001235801}),
         ("\x1b[2Ja\n_1234_1_hw.zip", "canvas", Student("1234", "\N{REPLACEMENT CHARACTER}[2Ja"), {"order": 1}),
     ],
 )
@@ -315,6 +302,7 @@ def test_the_metadata_of_gradescope_gives_students_and_time_and_grades_csv_has_l
 
 
 FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+AFTER_SPACE = (" =", "\t=", "\r=", "\n=", "\u00a0@")
 TIMES = "file_id,submitted_at\n9,2026-10-04T09:00:00Z\n"
 
 
@@ -446,9 +434,7 @@ def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back
     assert name_for_return(Path("/in", name), "feedback.md") == back
 
 
-@pytest.mark.parametrize(
-    "start", [*FORMULAS, " =", "\t=", "\r=", "\n=", "\u00a0@", "a;=", 'a;"=', "a; @", "a\t=", "a\n="]
-)
+@pytest.mark.parametrize("start", [*FORMULAS, *AFTER_SPACE, "a;=", 'a;"=', "a; @", "a\t=", "a\n="])
 def test_a_name_is_no_formula_for_a_spreadsheet_whatever_separates_its_cells(tmp_path, start):
     grading = replace(graded(f"{start}1+1", 1.0), notes=Notes(taken_in=(f"{start}1+1",)))
     write_all(tmp_path, Course(), grading)
@@ -473,13 +459,11 @@ def test_two_claims_to_one_row_end_a_batch_before_it_begins(tmp_path, name):
     assert not list((tmp_path / "results").glob("*/results.json"))
 
 
+FROM_BLACKBOARD = "HW_dumasdi_attempt_2026-10-01-23-58-01"
 LOOSE = {
     "canvas": ("dumasdi_222_7_adapters-1.py", "dumasdi_222_8_functional.py"),
     "moodle": ("Di Dumas_222_assignsubmission_file_adapters.py", "Di Dumas_222_assignsubmission_file_functional.py"),
-    "blackboard": (
-        "HW_dumasdi_attempt_2026-10-01-23-58-01_adapters.py",
-        "HW_dumasdi_attempt_2026-10-01-23-58-01_functional.py",
-    ),
+    "blackboard": (f"{FROM_BLACKBOARD}_adapters.py", f"{FROM_BLACKBOARD}_functional.py"),
 }
 
 

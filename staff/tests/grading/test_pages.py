@@ -104,15 +104,9 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     ]
     rows = [replace(row, headline=headline) if headline and row.check in ours else row for row in rows]
     told = Finding("softmax", "softmax-fails-2d", (f"It fails: `{text}`.",), text, code=(text,), question="Why?")
-    notes = Notes(
-        stdout=text,
-        stderr=text,
-        missing=(text,),
-        taken_in=(text,),
-        forbidden={"softmax": {"softmax": (text,)}},
-        explanations=(told, replace(told, problem="rope")),
-        figure=drawn(((1e300, None, -1.0, *4 * (0.0,)),) * 7),
-    )
+    figure, forbidden = drawn(((1e300, None, -1.0, *4 * (0.0,)),) * 7), {"softmax": {"softmax": (text,)}}
+    notes = Notes(stdout=text, stderr=text, missing=(text,), taken_in=(text,), forbidden=forbidden, figure=figure)
+    notes = replace(notes, explanations=(told, replace(told, problem="rope")))
     handed = HandedIn((Student(f"{name}-{text}", text, text),))
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
 
@@ -148,12 +142,9 @@ def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
     page = site(tmp_path, *(each.grading for each in entries))["index.html"]
     assert said in page
     rows = [re.findall(r'number">([\d.]*)</td>', row) for row in re.findall(r"<tr>(?:(?!<tr>).)*</tr>", page, re.S)]
-    assert [row for row in rows if len(row) == 5] == [
-        ["4", "10.0", "5.0", "5.0", ""],
-        ["4", "10.0", "5.0", "5.0", ""],
-        ["3", "9.0", "4.5", "4.5", ""],
-        ["7", "29.0", "14.5", "14.5", ""],
-    ]
+    attention = ["4", "10.0", "5.0", "5.0", ""]
+    others = [["3", "9.0", "4.5", "4.5", ""], ["7", "29.0", "14.5", "14.5", ""]]
+    assert [row for row in rows if len(row) == 5] == [attention, attention, *others]
 
 
 def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
@@ -163,10 +154,8 @@ def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
     unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
     assert teach(wrong, *unwritten) == "Teach RoPE next: what is wrong there costs 2 of 3 students 6.0 points."
     says = [each.says for each in deductions_of([wrong, *unwritten])]
-    assert says == [
-        "RoPE is not written.",
-        "Tests of Scaled dot-product attention fail, and nothing was found that explains it.",
-    ]
+    unexplained = "Tests of Scaled dot-product attention fail, and nothing was found that explains it."
+    assert says == ["RoPE is not written.", unexplained]
 
 
 def test_where_no_point_is_lost_nothing_is_taught():
@@ -176,13 +165,9 @@ def test_where_no_point_is_lost_nothing_is_taught():
 
 
 def test_three_lines_are_shown_without_names_and_only_numbers_that_are_true_of_all(tmp_path):
-    told = [
-        replace(
-            explanation("softmax-x", "softmax", f"It is {i} times too large."),
-            code=(f"ada_{i % 4}.py:{i}, in f", f"    return x / {i % 4}", "           ^^^^^"),
-        )
-        for i in range(9)
-    ]
+    codes = [(f"ada_{i % 4}.py:{i}, in f", f"    return x / {i % 4}", "           ^^^^^") for i in range(9)]
+    said = [explanation("softmax-x", "softmax", f"It is {i} times too large.") for i in range(9)]
+    told = [replace(each, code=code) for each, code in zip(said, codes, strict=True)]
     entries = [entry(f"s{i}", results(["softmax"]), explanations=(each,)) for i, each in enumerate(told)]
     (one,) = deductions_of(entries)
     assert one.examples == [f"return x / {i}\n       ^^^^^" for i in range(3)]

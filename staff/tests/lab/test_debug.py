@@ -71,10 +71,8 @@ def test_without_a_call_it_lists_the_cases_of_all_problems_on_one_screen(lab: La
     ]
     for folder in ("attention/", "linear/", "rope/", "multihead/", "multihead-rope-gradients/", "blockwise/"):
         assert folder in " ".join(shown).split()
-    assert shown[-2:] == [
-        "uv run cs336 debug --case softmax/1d",
-        "uv run cs336 debug --case softmax  lists all the cases of a folder",
-    ]
+    lists = "uv run cs336 debug --case softmax  lists all the cases of a folder"
+    assert shown[-2:] == ["uv run cs336 debug --case softmax/1d", lists]
     assert len(shown) < 23  # a screen, with the command above and the prompt below
 
 
@@ -88,10 +86,8 @@ def test_of_a_folder_it_lists_all_cases(lab: Lab, folder: str) -> None:
 
 def test_a_long_suggestion_is_wrapped_between_words(lab: Lab) -> None:
     result = lab("debug", "--case", "multihead_attention/padding-throughot")
-    assert result.output.splitlines() == [
-        "Error: debug has no case multihead_attention/padding-throughot: is it",
-        "  multihead_attention/padding-throughout?",
-    ]
+    error = "Error: debug has no case multihead_attention/padding-throughot: is it"
+    assert result.output.splitlines() == [error, "  multihead_attention/padding-throughout?"]
 
 
 def test_a_right_call_line_by_line(lab: Lab) -> None:

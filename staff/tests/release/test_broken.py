@@ -59,21 +59,15 @@ def test_what_becomes_of_a_mistake() -> None:
     lines = (ROOT / file).read_text().splitlines()
     at = next(number for number, line in enumerate(lines, 1) if ".sum(" in line)
     column = lines[at - 1].index("sum(")
-    mistakes = [
-        Mistake(file, at, column, "sum", "mean"),
-        Mistake(file, at, column, "sum", "sum"),
-        Mistake("adapters.py", 1, 0, "", "1 +"),
-    ]
+    changes = [Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
+    mistakes = [*changes, Mistake("adapters.py", 1, 0, "", "1 +")]
     outcomes = [*Stage().map(partial(try_in_tree, public), mistakes)]
     assert outcomes == [AT, PASSED, NOT_IMPORTED]
 
 
 def test_the_table_names_those_whose_line_is_not_told() -> None:
     told, silent, endless = (Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
-    assert [*describe_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])] == [
-        "1 of 3 told at the line",
-        "1 of 3 not done in 60 s",
-        "  a.py:3:1: `+` became `-`",
-        "1 of 3 noticed by no public test",
-        "  a.py:2:1: `+` became `-`",
-    ]
+    slow = ["1 of 3 not done in 60 s", "  a.py:3:1: `+` became `-`"]
+    unnoticed = ["1 of 3 noticed by no public test", "  a.py:2:1: `+` became `-`"]
+    said = [*describe_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])]
+    assert said == ["1 of 3 told at the line", *slow, *unnoticed]

@@ -146,16 +146,15 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
     assert stage.errors == str(refused.value).splitlines()
 
 
+NOT_HANDED_OUT = "docs: a line begins with **Problem `gelu`, which is not handed out"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("**Problem `rope` (", "Problem (", "docs: 0 lines begin with **Problem `rope`"),
         ("**Problem `decoding`", "**Problem `rope`", "docs: 2 lines begin with **Problem `rope`"),
-        (
-            "\n## B2",
-            "\n**Problem `gelu`**\n## B2",
-            "docs: a line begins with **Problem `gelu`, which is not handed out",
-        ),
+        ("\n## B2", "\n**Problem `gelu`**\n## B2", NOT_HANDED_OUT),
     ],
 )
 def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: str) -> None:
@@ -165,11 +164,7 @@ def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: 
 
 
 def test_a_first_line_that_says_what_to_change_is_noticed() -> None:
-    files = {
-        "a.py": b'"""CHANGE: your functions."""\n',
-        "b.toml": b"# CHANGE: the name\n",
-        "c.md": b"Text\nCHANGE: no\n",
-    }
+    files = {"a.py": b'"""CHANGE: all of it."""\n', "b.toml": b"# CHANGE: the name\n", "c.md": b"Text\nCHANGE: no\n"}
     assert list_unchanged(files) == ["a.py", "b.toml"]
 
 

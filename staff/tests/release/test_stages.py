@@ -80,18 +80,13 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     assert finished.exit_code == 1
     said = finished.output.splitlines()
     assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3.", "4.", "5."]
-    assert said[1] == "   first error: stage 1 ended early: SuiteError: drawn from another secret"
-    assert said[-3:] == [
-        "Error: 2 errors in all:",
-        "stage 1 ended early: SuiteError: drawn from another secret",
-        "told too much",
-    ]
+    ended = "stage 1 ended early: SuiteError: drawn from another secret"
+    assert said[1] == f"   first error: {ended}"
+    assert said[-3:] == ["Error: 2 errors in all:", ended, "told too much"]
 
 
 @pytest.mark.slow
-def test_a_solution_losing_points_is_an_error(
-    graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-):
+def test_losing_points_is_an_error(graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
     wrong = b"import torch\ndef run_softmax(in_features, dim):\n    return torch.softmax(in_features, -1)\n"
     suite = only(graded_suite, {"test_softmax[2d-first-dim]", "test_softmax[3d-last-dim]"})
     monkeypatch.setattr(verify, "load_and_start", lambda root: nullcontext((suite, sandbox)))
@@ -99,11 +94,9 @@ def test_a_solution_losing_points_is_an_error(
     stage = Stage()
     verify.grade_solution(ROOT, suite.problems, stage)
     verify.grade_solution(ROOT, {"rope"}, stage)
-    assert stage.errors == [
-        "the solution fails test_softmax[2d-first-dim]: the answer is wrong in 15 of 15 places",
-        "the solution of softmax uses what is forbidden: "
-        "torch.softmax in adapters.py:3: return torch.softmax(in_features, -1)",
-    ]
+    use = "torch.softmax in adapters.py:3: return torch.softmax(in_features, -1)"
+    fails = "the solution fails test_softmax[2d-first-dim]: the answer is wrong in 15 of 15 places"
+    assert stage.errors == [fails, f"the solution of softmax uses what is forbidden: {use}"]
 
 
 def test_many_tests_of_one_problem_that_fail_are_one_error():

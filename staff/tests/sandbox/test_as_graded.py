@@ -86,13 +86,9 @@ print(json.dumps(said))
 
 
 def test_in_the_sandbox(run: Run, tmp_path: Path) -> None:
-    adapters = run(
-        {
-            "adapters.py": "import importlib\n"
-            "def run_softmax(in_features, dim): importlib.import_module(f'cs336_basics.file_{dim}')\n",
-            **{name: source.replace("OUTSIDE", "'/etc/outside.txt'") for name, source in FILES.items()},
-        }
-    )
+    files = {name: source.replace("OUTSIDE", "'/etc/outside.txt'") for name, source in FILES.items()}
+    call = "def run_softmax(in_features, dim): importlib.import_module(f'cs336_basics.file_{dim}')\n"
+    adapters = run({"adapters.py": f"import importlib\n{call}", **files})
     said = []
     for number in range(len(FILES)):
         try:

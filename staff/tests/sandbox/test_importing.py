@@ -103,11 +103,8 @@ def test_an_import_that_may_fail_fails(run: Run, around: str) -> None:
 
 
 def test_two_files_that_import_each_other(run: Run) -> None:
-    files = {
-        "adapters.py": "from a import lost\n",
-        "a.py": "from b import f\nlost = f\n",
-        "b.py": "from a import lost\nf = lost\n",
-    }
+    imports = "from a import lost\n"
+    files = {"adapters.py": imports, "a.py": "from b import f\nlost = f\n", "b.py": f"{imports}f = lost\n"}
     assert str(failure(run, files)).startswith("ImportError: cannot import name 'lost' from partially")
 
 

@@ -250,11 +250,8 @@ def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
     assert run(trying(f"{start_thread}return thread.native_id")).run_softmax(X, 0) == 2
 
 
-BOMBS = {
-    "tensors": "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))",
-    "one": "torch.ones(1 << 40)",
-    "string": "'x' * (1 << 40)",
-}
+MANY = "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))"
+BOMBS = {"tensors": MANY, "one": "torch.ones(1 << 40)", "string": "'x' * (1 << 40)"}
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -341,12 +338,8 @@ def test_forged_frames_end_the_worker(run: Run, header: str) -> None:
 
 
 def test_a_worker_that_dies_in_a_backward_pass(run: Run) -> None:
-    source = trying(
-        "class F(torch.autograd.Function):\n"
-        "    forward = staticmethod(lambda ctx, x: x * 2)\n"
-        "    backward = staticmethod(lambda ctx, g: os._exit(0))\n"
-        "return F.apply(x)"
-    )
+    function = "class F(torch.autograd.Function):\n    forward = staticmethod(lambda ctx, x: x * 2)\n"
+    source = trying(f"{function}    backward = staticmethod(lambda ctx, g: os._exit(0))\nreturn F.apply(x)")
     y = run(source).run_softmax(torch.ones(2, requires_grad=True), 0)
     with pytest.raises(WorkerDied):
         y.sum().backward()

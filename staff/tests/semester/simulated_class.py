@@ -24,11 +24,8 @@ KEPT = ("softmax", "scaled_dot_product_attention", "linear", "attention_module")
 PROBLEMS = {id: problem for id, problem in load_problems(ROOT).items() if id in KEPT}
 SOFTMAX = PROBLEMS["softmax"].points
 REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bonus)
-ALL = sum(
-    problem.points
-    for id, problem in PROBLEMS.items()
-    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in list_adapters(id))
-)
+WRITTEN = [id for id in PROBLEMS if all(f"def {name}(" in EVERYTHING.read_text() for name in list_adapters(id))]
+ALL = sum(PROBLEMS[id].points for id in WRITTEN)
 
 # Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.
 FUNCTIONAL = "cs336_basics/nn/functional.py"

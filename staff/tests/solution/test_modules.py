@@ -67,11 +67,9 @@ def test_rope_tables_are_not_saved_and_exact_at_large_positions() -> None:
         assert float(rope.sin[100_000, pair]) == pytest.approx(math.sin(angle), abs=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("positions", "came"), [([0, 10], "from 0 to 10"), ([-1, 3], "from -1 to 3"), ([10], "from 10 to 10")]
-)
+@pytest.mark.parametrize(("positions", "came"), [([0, 10], "0 to 10"), ([-1, 3], "-1 to 3"), ([10], "10 to 10")])
 def test_rope_refuses_positions_outside_the_table(positions: list[int], came: str) -> None:
-    with pytest.raises(ValueError, match=rf"from 0 to max_seq_len - 1 = 9, got positions {came}"):
+    with pytest.raises(ValueError, match=rf"from 0 to max_seq_len - 1 = 9, got positions from {came}"):
         RotaryPositionalEmbedding(10000.0, 4, 10)(drawn(len(positions), 4), torch.tensor(positions))
 
 

@@ -209,14 +209,9 @@ class _Batch:
             self.gradebook.add(grading)
             # As the gradebook has it: staff may have waived a violation of the same content.
             self._report(self.gradebook.of(attempt.name) or grading)
-        self._log(
-            attempt,
-            "refused" if record.notes.refused else "graded",
-            workers=record.workers,
-            seconds=round(record.seconds, 1),
-            why=record.notes.refused,
-            trouble=record.notes.trouble,
-        )
+        notes, took = record.notes, {"workers": record.workers, "seconds": round(record.seconds, 1)}
+        event = "refused" if notes.refused else "graded"
+        self._log(attempt, event, **took, why=notes.refused, trouble=notes.trouble)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

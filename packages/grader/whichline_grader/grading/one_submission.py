@@ -191,10 +191,8 @@ class _Grader:
             if test.hidden is hidden:
                 carried = self.transcript.replies.get(self._carried.get(test.name, ""), ())
                 replies = (*self.transcript.replies[test.name], *carried)
-                uses = (use for reply in replies for use in reply.forbidden)
-                found[test.problem] |= {
-                    replace(use, source=find_source(self.interview.submission, use)) for use in uses
-                }
+                for use in (use for reply in replies for use in reply.forbidden):
+                    found[test.problem].add(replace(use, source=find_source(self.interview.submission, use)))
         return found
 
 

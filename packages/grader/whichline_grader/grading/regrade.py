@@ -156,9 +156,8 @@ def _read_published(results: Results) -> Published:
     if not path.exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
     counted = grades(results.gradebook, results.course)
-    made = {
-        each.student.key: GradedAttempt(each.grading, *results.gradebook.outcomes(each.grading)) for each in counted
-    }
+    outcomes = results.gradebook.outcomes
+    made = {each.student.key: GradedAttempt(each.grading, *outcomes(each.grading)) for each in counted}
     with path.open(newline="", encoding="utf-8") as file:
         return {row["student"]: (row, made.get(row["student"])) for row in csv.DictReader(file)}
 

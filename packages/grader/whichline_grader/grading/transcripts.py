@@ -69,12 +69,9 @@ def compute_right_reply(
     tensors = [each for each in wide.values() if isinstance(each, Tensor)]
     dtypes = (each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
     dtype = next(dtypes, torch.get_default_dtype())
-    reply = Reply(
-        value=value,
-        outputs=[in_dtype(output.detach(), dtype) for output in outputs],
-        differentiable=[output.requires_grad for output in outputs],
-        changed=[None] * len(tensors),
-    )
+    rounded = [in_dtype(output.detach(), dtype) for output in outputs]
+    differentiable = [output.requires_grad for output in outputs]
+    reply = Reply(value=value, outputs=rounded, differentiable=differentiable, changed=[None] * len(tensors))
     return Right(outputs, [each for each in tensors if each.requires_grad], reply)
 
 

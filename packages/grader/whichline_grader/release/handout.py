@@ -199,15 +199,9 @@ def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
     when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
     quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     try:
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env=os.environ | who | when | quiet,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        env = os.environ | who | when | quiet
+        run = subprocess.run(command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=True)
+        return run.stdout
     except FileNotFoundError:
         raise HandoutError(f"{command[0]} is not installed") from None
     except subprocess.CalledProcessError as error:

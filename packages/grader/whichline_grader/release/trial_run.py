@@ -174,15 +174,8 @@ def _watch(tree: Path, problem: str) -> None:
     adapters = tree / "adapters.py"
     written = adapters.read_text()
     command = ["run", read_assignment(tree).command, "check", "--watch", problem]
-    terminal = pexpect.spawn(
-        "uv",
-        command,
-        cwd=tree,
-        env=_make_environment() | {"TERM": "dumb"},
-        dimensions=(24, 80),
-        encoding="utf-8",
-        timeout=120,
-    )
+    how = {"env": _make_environment() | {"TERM": "dumb"}, "encoding": "utf-8", "timeout": 120}
+    terminal = pexpect.spawn("uv", command, cwd=tree, dimensions=(24, 80), **how)
     try:
         unwritten = stub(adapters.name, written)
         for text, state in ((written, "passed"), (unwritten, "not implemented"), (written, "passed")):

@@ -29,8 +29,11 @@ OWN_CODE = "hand in only your own code"
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
 TAR = (".tar", ".tar.gz", ".tgz")
 NO_CODE = {
-    **{".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"},
-    **{".7z": "a 7z archive", ".rar": "a RAR archive"},
+    ".ipynb": "a notebook",
+    ".pdf": "a PDF",
+    ".docx": "a text document",
+    ".7z": "a 7z archive",
+    ".rar": "a RAR archive",
 }
 
 

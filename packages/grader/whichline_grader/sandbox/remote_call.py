@@ -86,13 +86,8 @@ class RemoteCall:
 
     def _pack(self, arguments: Sequence[object]) -> tuple[bytes, list[Tensor]]:
         tensors: list[Tensor] = []
-        header: dict[str, Any] = {
-            "call": self.call,
-            "arguments": [encode(each, tensors) for each in arguments],
-            "names": self.names,
-            "seeds": self.seeds,
-            "grad_enabled": self.grad_enabled,
-        }
+        header: dict[str, Any] = {"call": self.call, "arguments": [encode(each, tensors) for each in arguments]}
+        header |= {"names": self.names, "seeds": self.seeds, "grad_enabled": self.grad_enabled}
         header["given"] = len(tensors)
         sent = list(tensors)  # the cotangents follow
         if self.cotangents is not None:
