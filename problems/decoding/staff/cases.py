@@ -32,18 +32,10 @@ def inputs(
         }
         x = torch.randn(*batch, new, d_model, generator=generator)
         cache = 2 * torch.randn(2, *batch, num_kv_heads, past, d_k, generator=generator)
-        return {
-            "d_model": d_model,
-            "num_heads": num_heads,
-            "num_kv_heads": num_kv_heads,
-            "window": window,
-            "max_seq_len": max_seq_len,
-            "theta": theta,
-            **weights,
-            "in_features": x,
-            "keys": cache[0].clone() if past else None,
-            "values": cache[1].clone() if past else None,
-        }
+        numbers = {"d_model": d_model, "num_heads": num_heads, "num_kv_heads": num_kv_heads, "window": window}
+        numbers |= {"max_seq_len": max_seq_len, "theta": theta}
+        keys, values = (part.clone() if past else None for part in cache)
+        return {**numbers, **weights, "in_features": x, "keys": keys, "values": values}
 
     return draw
 
@@ -101,16 +93,10 @@ HIDDEN: list[CaseSpec] = specs(
 def _draw_case(batch: Batch, window: bool, is_behind: bool, random: Spread) -> CaseSpec:
     kv_heads = random.choice((2, 1, 3))
     heads = kv_heads * random.choice((2, 3, 1))
-    drawing = inputs(
-        *batch(random),
-        new=draw_size(random),
-        past=draw_size(random) if is_behind else 0,
-        d_model=2 * heads * random.choice((1, 2, 3)),
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        window=random.choice((2, 3, 4)) if window else None,
-        theta=random.choice((10000.0, 100.0)),
-    )
+    axes, new, past = batch(random), draw_size(random), draw_size(random) if is_behind else 0
+    d_model, behind = 2 * heads * random.choice((1, 2, 3)), random.choice((2, 3, 4)) if window else None
+    sizes = partial(inputs, *axes, new=new, past=past, d_model=d_model, num_heads=heads, num_kv_heads=kv_heads)
+    drawing = sizes(window=behind, theta=random.choice((10000.0, 100.0)))
     return CaseSpec("decoding", "run_decoding", drawing)
 
 

@@ -169,15 +169,11 @@ def pick(**inputs: Any) -> torch.Tensor:
 WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
 
 
-@pytest.mark.parametrize(
-    ("drawn", "kept"),
-    [
-        (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3)),
-        (np.float32(0.5), 0.5),
-        ((2, (3, 4)), [2, [3, 4]]),
-        ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]}),
-    ],
-)
+ARRAY = (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3))
+NAMED = ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]})
+
+
+@pytest.mark.parametrize(("drawn", "kept"), [ARRAY, NAMED, (np.float32(0.5), 0.5), ((2, (3, 4)), [2, [3, 4]])])
 def test_what_a_case_keeps(drawn: object, kept: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, pick)
     specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "more": drawn})]

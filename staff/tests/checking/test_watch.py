@@ -154,12 +154,10 @@ def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tup
 def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
     student, terminal = either
     before = RIGHT
-    for code, words in (
-        ("import os; os._exit(3)", "the process ended during this test, with exit status 3"),
-        ("import ctypes; ctypes.string_at(0)", "the process ended during this test, with exit status -11"),
-        ("exit()", "SystemExit"),
-        ("input()", "EOFError: EOF when reading a line"),
-    ):
+    ended = "the process ended during this test, with exit status"
+    signalled = ("import ctypes; ctypes.string_at(0)", f"{ended} -11")
+    reads = ("input()", "EOFError: EOF when reading a line")
+    for code, words in (("import os; os._exit(3)", f"{ended} 3"), signalled, ("exit()", "SystemExit"), reads):
         after = f"{code}\n        {RIGHT}"
         student.replace(LINEAR, before, after)
         terminal.shows("0/5", words)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -93,15 +94,11 @@ def site(folder: Path, *gradings: Grading, anonymous: bool = False, course: Cour
 def hostile_grading(text: str, name: str, headline: str | None = None) -> Grading:
     """A grading in which every text is this one, and the headlines of wrong answers are if there is no `headline`."""
     ours = (Check.ANSWER, Check.PROPERTY)
-    rows = [
-        replace(row, headline=text, details=(text, f"  {text}"), check=check, outcome=outcome)
-        for row, check, outcome in zip(
-            results(unwritten=()),
-            (Check.CALL, Check.ANSWER, Check.PROPERTY, Check.NOT_WRITTEN, Check.CALL, Check.CALL, *2 * (None,)),
-            (*4 * (Outcome.FAILED,), Outcome.VIOLATION, *3 * (Outcome.FAILED,)),
-            strict=True,
-        )
-    ]
+    checks = (Check.CALL, *ours, Check.NOT_WRITTEN, Check.CALL, Check.CALL, *2 * (None,))
+    ends = (*4 * (Outcome.FAILED,), Outcome.VIOLATION, *3 * (Outcome.FAILED,))
+    hostile = partial(replace, headline=text, details=(text, f"  {text}"))
+    together = zip(results(unwritten=()), checks, ends, strict=True)
+    rows = [hostile(row, check=check, outcome=outcome) for row, check, outcome in together]
     rows = [replace(row, headline=headline) if headline and row.check in ours else row for row in rows]
     told = Finding("softmax", "softmax-fails-2d", (f"It fails: `{text}`.",), text, code=(text,), question="Why?")
     figure, forbidden = drawn(((1e300, None, -1.0, *4 * (0.0,)),) * 7), {"softmax": {"softmax": (text,)}}

@@ -45,18 +45,11 @@ def test_where_wrong_attention_differs_most_is_said():
     assert said == f"They differ most for query 5 and key 2, counted from 0: {yours}"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda *_: None,
-        lambda *_: [[0.5]],
-        lambda *_: torch.ones(10_000, 7),
-        lambda Q, K, V, mask: V[..., :3],
-        lambda Q, K, V, mask: V.to(torch.complex64),
-        lambda Q, K, V, mask: V.long(),
-        raises,
-    ],
-)
+NO_MATRICES = [lambda *_: None, lambda *_: [[0.5]], lambda *_: torch.ones(10_000, 7), raises]
+OF_V = [lambda Q, K, V, mask: V[..., :3], lambda Q, K, V, mask: V.to(torch.complex64), lambda Q, K, V, mask: V.long()]
+
+
+@pytest.mark.parametrize("answer", [*NO_MATRICES, *OF_V])
 def test_of_what_is_no_matrix_of_weights_nothing_is_kept(answer):
     assert measure_weights(answer) == ()
     assert "no usable output" in compare_weights(())

@@ -60,16 +60,11 @@ def test_what_is_lost_names_its_use_its_import_and_its_place(run: Run) -> None:
     assert lines == [("adapters.py", 5), ("adapters.py", 1), ("mine/broken.py", 2)]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from mine import rope\nlost = rope.lost",
-        "import mine.rope\nlost = mine.rope.lost",
-        "import mine.rope as r\nlost = r.lost",
-        "from mine.rope import *",
-        "from mine.rope import lost",
-    ],
-)
+NAMED = ["from mine import rope\nlost = rope.lost", "import mine.rope\nlost = mine.rope.lost"]
+NAMED += ["import mine.rope as r\nlost = r.lost"]
+
+
+@pytest.mark.parametrize("statement", [*NAMED, "from mine.rope import *", "from mine.rope import lost"])
 def test_a_file_that_imports_a_broken_one(run: Run, statement: str) -> None:
     rope = "from .broken import helper\ndef lost(x):\n    return helper(x)\n"
     files = {"mine/__init__.py": "", "mine/rope.py": rope, "mine/broken.py": "x = 1\ndef helper(:\n"}

@@ -28,24 +28,15 @@ def update(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
 def test_an_update(student: Student, update) -> None:
     before = files_in(student.folder)
     softmax = before["tests/test_1_softmax.py"]
-    result = update(
-        {
-            "tests/test_1_softmax.py": softmax + b"\n# mended\n",
-            "tests/test_2_attention.py": before["tests/test_2_attention.py"],
-            "tests/new/test_6.py": b"1\n",
-            "fixtures/linear/2d.safetensors": b"\xff\0",
-        },
-        removed=("tests/test_3_linear.py", "tests/test_99.py"),
-    )
+    files = {"tests/test_1_softmax.py": softmax + b"\n# mended\n", "tests/new/test_6.py": b"1\n"}
+    files |= {"fixtures/linear/2d.safetensors": b"\xff\0"}
+    files["tests/test_2_attention.py"] = before["tests/test_2_attention.py"]
+    result = update(files, removed=("tests/test_3_linear.py", "tests/test_99.py"))
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines() == [
-        "changed  fixtures/linear/2d.safetensors",
-        "new      tests/new/test_6.py",
-        "changed  tests/test_1_softmax.py",
-        "removed  tests/test_3_linear.py",
-        "Files changed: 4; this is release 0.1.1",
-        "The files as they were before are in before-update-0.1.1-1/",
-    ]
+    changed = ["changed  fixtures/linear/2d.safetensors", "new      tests/new/test_6.py"]
+    changed += ["changed  tests/test_1_softmax.py", "removed  tests/test_3_linear.py"]
+    kept = "The files as they were before are in before-update-0.1.1-1/"
+    assert result.output.splitlines() == [*changed, "Files changed: 4; this is release 0.1.1", kept]
     after = files_in(student.folder)
     assert after.pop("tests/test_1_softmax.py") == softmax + b"\n# mended\n"
     assert after.pop("tests/new/test_6.py") == b"1\n"

@@ -105,15 +105,9 @@ def write_fixtures(
 def _write(path: Path, case: Case, seed: int) -> None:
     # safetensors stores no views, only whole, contiguous tensors.
     tensors = {key: x.contiguous() for key, x in list_tensors(case.inputs)}
-    metadata = {
-        "call": case.call,
-        "order": list(case.inputs),
-        "arguments": {key: _leave_out_tensors(x) for key, x in case.inputs.items() if not isinstance(x, Tensor)},
-        "seed": seed,
-        "generator": GENERATOR_VERSION,
-        "torch": torch.__version__,
-        "sha256": _hash_tensors(tensors),
-    }
+    arguments = {key: _leave_out_tensors(x) for key, x in case.inputs.items() if not isinstance(x, Tensor)}
+    metadata = {"call": case.call, "order": list(case.inputs), "arguments": arguments, "seed": seed}
+    metadata |= {"generator": GENERATOR_VERSION, "torch": torch.__version__, "sha256": _hash_tensors(tensors)}
     stored = {f"input/{key}": x for key, x in tensors.items()}
     stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
     if case.cotangent is not None:
