@@ -138,21 +138,19 @@ class Definitions:
         for at, each in own:
             if not _gives(each) and any(getattr(inner, "name", "") == called for inner in each.body):
                 return f"`{each.name}` in {at} defines `{called}`, and has no `return`"
-        modules = {getattr(each, "__file__", ""): vars(each) for each in [*sys.modules.values()] if each is not None}
-        modules |= {each.tb_frame.f_code.co_filename: each.tb_frame.f_globals for each in self._calls}
         for at, each in own:
-            names = modules.get(str(self._root / at.rpartition(":")[0]), {})
+            names = self._find_module(at)
             for maker in each.decorator_list if names.get(each.name, self) is None else ():
-                made_by = maker.func if isinstance(maker, ast.Call) else maker
-                for place, one in own:
-                    inner = one.body if isinstance(maker, ast.Call) else []
-                    silent = [its for its in (*inner, one) if isinstance(its, ast.FunctionDef) and not _gives(its)]
-                    if one.name == ast.unparse(made_by) and silent:
-                        within = "" if silent[0] is one else f" inside `{one.name}`,"
-                        where = f"{place.rpartition(':')[0]}:{silent[0].lineno}"
-                        what = f"`{each.name}` in {at} is None, since its decorator gives nothing back"
-                        return f"{what}: `{silent[0].name}`,{within} in {where}, has no `return`"
+                if where := _find_silent(maker, own):
+                    return f"`{each.name}` in {at} is None, since its decorator gives nothing back: {where}"
         return ""
+
+    def _find_module(self, at: str) -> Mapping[str, Any]:
+        """The names in the module at a position."""
+        file = str(self._root / at.rpartition(":")[0])
+        called = (each.tb_frame for each in self._calls)
+        imported = (vars(each) for each in [*sys.modules.values()] if getattr(each, "__file__", "") == file)
+        return next((each.f_globals for each in called if each.f_code.co_filename == file), None) or next(imported, {})
 
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
         """The student's classes and functions, or other nodes: for each its position, its parent and the node."""
@@ -341,6 +339,18 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
     if isinstance(called, ast.Name) and called.id in made and isinstance(kind := resolve(made[called.id], names), type):
         return find_forgotten(getattr(kind, "forward", None) or kind.__call__, deep - 1)
     return find_forgotten(resolve(called, names), deep - 1)
+
+
+def _find_silent(maker: ast.expr, own: Sequence[tuple[str, ast.FunctionDef]]) -> str:
+    """Say which function of a decorator, the outer or the inner one, has no `return`; "" if both have one."""
+    called = ast.unparse(maker.func if isinstance(maker, ast.Call) else maker)
+    for place, outer in own:
+        inner = [*outer.body, outer] if isinstance(maker, ast.Call) else [outer]
+        silent = [each for each in inner if isinstance(each, ast.FunctionDef) and not _gives(each)]
+        if outer.name == called and silent:
+            within = "" if silent[0] is outer else f" inside `{outer.name}`,"
+            return f"`{silent[0].name}`,{within} in {place.rpartition(':')[0]}:{silent[0].lineno}, has no `return`"
+    return ""
 
 
 def _gives(function: ast.FunctionDef) -> bool:

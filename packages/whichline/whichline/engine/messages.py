@@ -221,6 +221,7 @@ def shorten(message: str) -> tuple[str, str]:
     return kind + colon + short.removesuffix("."), advice
 
 
+# einops's message about one tensor and its pattern.
 EINOPS = re.compile(
     r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(.*?)\]\)\..*?\n\s*(\S[^\n]*)$", re.DOTALL
 )

@@ -2,7 +2,6 @@
 
 import ast
 import copy
-import linecache
 from collections.abc import Collection, Iterator, Sequence
 
 from torch import Tensor
@@ -13,7 +12,9 @@ from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.repair import Function, Repair, find_outermost
 from whichline.locate.run import Runner
+from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
+from whichline.locate.unused_arguments import find_parameters
 
 
 def find_key(runner: Runner, trace: Trace, failing: Sequence[Test]) -> tuple[Repair, list[Test]] | None:
@@ -56,7 +57,7 @@ def _list_mutants(runner: Runner, trace: Trace) -> Iterator[tuple[Function, Muta
     """
     tensors = {str(place) for place in trace.places if isinstance(trace.objects[place][-1], Tensor)}
     for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
-        mutable = Mutable(ast.parse("".join(linecache.getlines(file))), name)
+        mutable = Mutable(read_tree(file), name)
         keys: dict[str, list[ast.expr]] = {}
         for key in _list_keys(mutable.function):
             keys.setdefault(ast.unparse(key), []).append(key)
@@ -101,8 +102,7 @@ class _Longer(ast.NodeTransformer):
 
 def _list_names(observed: Observed, file: str, function: str) -> list[str]:
     """List the parameters of a function; of a method, also the attributes that its constructor sets."""
-    node = observed.definitions[file, function]
-    names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    names = find_parameters(observed.definitions[file, function])
     init = observed.definitions.get((file, f"{function.rpartition('.')[0]}.__init__"))
     set_here = (each for each in ast.walk(init) if isinstance(each, ast.Attribute)) if init else ()
     attributes = [ast.unparse(each) for each in set_here if isinstance(each.ctx, ast.Store)]

@@ -1,7 +1,6 @@
 """Outputs with another dtype than the inputs, or with too few digits: the expressions that cause it."""
 
 import ast
-import linecache
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from whichline.locate.mutants import Mutable
 from whichline.locate.probe import Expression
 from whichline.locate.repair import Function, find_outermost
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
+from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
 
@@ -183,7 +183,7 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
 def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -> Expression | None:
     """Find the dtypes among which this one is missing; with it, all tests pass."""
     for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = read_tree(file)
         mutable = Mutable(tree, name)
         for mutant in mutable.list_mutants(_MoreDtypes(dtype)):
             if Function(experiment.runner, file, mutable).passes(mutant, experiment.failing):

@@ -1,7 +1,6 @@
 """Missing or wrong gradients of a right output: the expressions where the graph is cut, or passes back a wrong one."""
 
 import ast
-import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from whichline.locate.options import choose_value, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.repair import Repair, find_line, find_repair
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
+from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
 
 MOST_STEPS = 8  # checkpoints that are tried in place of an unknown value
@@ -168,7 +168,7 @@ def _holds(copy: Tensor, x: Tensor) -> bool:
 
 def _find_statement(place: Expression) -> ast.stmt | None:
     """Find the innermost statement around an expression."""
-    tree = ast.parse("".join(linecache.getlines(place.file)))
+    tree = read_tree(place.file)
     start, end = (place.node.lineno, place.node.col_offset), (place.node.end_lineno, place.node.end_col_offset)
     around = [
         node

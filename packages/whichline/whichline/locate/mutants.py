@@ -44,7 +44,7 @@ class Mutant:
 
     @property
     def rank(self) -> int:
-        """How late it is tried: added code may make up for a mistake elsewhere, and so may less code."""
+        """Mutants with a low rank are tried first: more code, or less, may make up for a mistake elsewhere."""
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_late = is_sign or is_one_more or self.words == EVERYWHERE

@@ -7,7 +7,6 @@ is tried on one test before it is tried on all.
 import ast
 import gc
 import inspect
-import linecache
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Runner, choose_kinds
-from whichline.locate.source_location import count_failing, show_place
+from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # file, function, number
@@ -95,7 +94,7 @@ def find_repair(
     parameters = _list_parameters(runner.observed)
     functions = _list_functions(runner.observed, trace, near)
     for file, name, lines in sorted(functions, key=lambda function: runner.is_connecting(function[0])):
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = read_tree(file)
         mutable = Mutable(tree, name)
         made = _list_constructed(tree, name)
         function, names = Function(runner, file, mutable), _Names(trace, file, mutable, made)

@@ -13,6 +13,11 @@ RAISES = "raises-"  # in the id of a finding about an error, after the problem
 MOST_LINES = 6  # of an expression, after its first one
 
 
+def read_tree(file: str) -> ast.Module:
+    """Parse a file, from the lines that tracebacks show."""
+    return ast.parse("".join(linecache.getlines(file)))
+
+
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:
     """Return the fields of a finding about an expression; line and columns are of its first line."""
     name, columns = name_file(file, root), find_columns(file, node)

@@ -48,11 +48,11 @@ def find_unread(
     """
     nodes = {function: definitions[function] for function in ran if function in definitions}
     for name in needed:
-        takes = {function: node for function, node in nodes.items() if name in _list_arguments(node)}
+        takes = {function: node for function, node in nodes.items() if name in find_parameters(node)}
         unread = [function for function, node in takes.items() if not _is_read(node, name)]
         others = [node for function, node in takes.items() if function not in unread]
         if unread and all(_is_only_passed_on(node, name) for node in others):
-            yield *unread[-1], name, _list_arguments(takes[unread[-1]])[name]
+            yield *unread[-1], name, find_parameters(takes[unread[-1]])[name]
         for function, node in nodes.items() if not takes else ():
             yield from ((*function, name, target) for target in _list_lost(node, name))
 
@@ -67,7 +67,8 @@ def _list_lost(function: ast.FunctionDef, name: str) -> Iterator[ast.Name]:
             yield target
 
 
-def _list_arguments(node: ast.FunctionDef) -> dict[str, ast.arg]:
+def find_parameters(node: ast.FunctionDef) -> dict[str, ast.arg]:
+    """Find the parameters of a function by name, but for `*args` and `**kwargs`."""
     return {each.arg: each for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
 
 

@@ -63,7 +63,7 @@ def reads_unknown(found: Found) -> bool:
     read = [each for each in names if id(each.node) in inside]
     made = (each for each in (*operands, *read) if trace.is_number(each) or not trace.is_constant(each))
     is_read = not operands and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
-    # Of what is compared, `x is None` may be all that is right.
+    # A name that the code compares may count as right only because of `x is None`.
     is_known = trace.match if isinstance(place.node, ast.Compare) else trace.is_right
     return is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
 

@@ -5,7 +5,6 @@ A call of a function that has a reference becomes a test of the engine, which co
 
 import ast
 import inspect
-import linecache
 import math
 import pickle
 import random
@@ -30,6 +29,7 @@ from whichline.locate.named import Span, span_of
 from whichline.locate.pairs import Pair, Pairs
 from whichline.locate.probe import Expression, Recorder, is_plain
 from whichline.locate.run import Runner, copy_tensors
+from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import Value, as_value, find_layout, identify, is_equal
 from whichline.plain.functions import Followed, Functions, Paired
@@ -246,7 +246,7 @@ def _as_it_was(x: Any, value: Any) -> Any:
 @cache
 def _read(file: str) -> tuple[dict[Span, str], set[Span]]:
     """Return the variables to which a file's expressions are assigned, and the expressions inside loops."""
-    tree = ast.parse("".join(linecache.getlines(file)))
+    tree = read_tree(file)
     variables = {span_of(value): name for node in ast.walk(tree) for name, value in _list_assigned(node)}
     loops = (each for node in ast.walk(tree) if isinstance(node, LOOPS) for each in ast.walk(node))
     return variables, {span_of(each) for each in loops if isinstance(each, ast.expr | ast.stmt)}
