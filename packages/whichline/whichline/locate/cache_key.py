@@ -1,12 +1,12 @@
 """A cache whose key leaves out what its values depend on: the key, and the name that belongs in it."""
 
 import ast
-import copy
 from collections.abc import Collection, Iterator, Sequence
 
 from torch import Tensor
 
 from whichline.engine.suite import Test
+from whichline.locate.instrument import copy_whole
 from whichline.locate.mutants import Mutable, Mutant
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
@@ -65,7 +65,7 @@ def _list_mutants(runner: Runner, trace: Trace) -> Iterator[tuple[Function, Muta
             own = {ast.unparse(each) for each in ast.walk(nodes[0])}
             for each in _list_names(runner.observed, file, name):
                 if each not in own | tensors:
-                    new = _Longer({span_of(node) for node in nodes}, each).visit(copy.deepcopy(mutable.function))
+                    new = _Longer({span_of(node) for node in nodes}, each).visit(copy_whole(mutable.function))
                     mutant = Mutant(nodes[0], f"`{each}` in the key", mutable.slot, new)
                     yield Function(runner, file, mutable), mutant
 

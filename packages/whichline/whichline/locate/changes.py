@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from whichline.locate.instrument import copy_whole
+
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
@@ -122,7 +124,7 @@ class Changes:
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
                 if (is_sum and other in names) or (count > 1 and other not in names):
                     words = NAMES if other in names else EVERYWHERE
-                    yield node, _Exchange(one, other).visit(copy.deepcopy(node)), words
+                    yield node, _Exchange(one, other).visit(copy_whole(node)), words
 
     def _list_products(self, node: ast.expr) -> Iterator[ast.BinOp]:
         """List a value times a fraction x, divided by x, and divided by 1 − x."""

@@ -209,7 +209,7 @@ class _Instrument(ast.NodeTransformer):
         if not self.functions:
             return node
         new = copy.copy(node)
-        new.value, new.target = self.visit(node.value), _copy_whole(node.target)
+        new.value, new.target = self.visit(node.value), copy_whole(node.target)
         if isinstance(new.target, ast.Subscript):
             return self._look_at_target(node, new, new.target)
         if isinstance(new.target, ast.Attribute):
@@ -231,7 +231,7 @@ class _Instrument(ast.NodeTransformer):
         if not self.functions:
             return node
         new = copy.copy(node)
-        new.value, new.targets = self.visit(node.value), [*map(_copy_whole, node.targets)]
+        new.value, new.targets = self.visit(node.value), [*map(copy_whole, node.targets)]
         for target in new.targets:
             if isinstance(target, ast.Subscript):
                 return self._look_at_target(node, new, target)
@@ -269,17 +269,17 @@ def _duplicate(node: T) -> T:
     return new
 
 
-def _copy_whole(node: T) -> T:
+def copy_whole(node: T) -> T:
     """Copy a node and its children.
 
     `copy.deepcopy` would follow the parents that `executing` hangs on contexts, of which Python has one for all trees.
     """
     new = _duplicate(node)
     for name, value in ast.iter_fields(node):
-        if isinstance(value, ast.expr):
-            setattr(new, name, _copy_whole(value))
+        if isinstance(value, ast.AST):
+            setattr(new, name, copy_whole(value))
         elif isinstance(value, list):
-            setattr(new, name, [_copy_whole(each) if isinstance(each, ast.expr) else each for each in value])
+            setattr(new, name, [copy_whole(each) if isinstance(each, ast.AST) else each for each in value])
     return new
 
 

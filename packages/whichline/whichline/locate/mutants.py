@@ -4,7 +4,6 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
 from types import CodeType
 from typing import Protocol
 
@@ -22,7 +21,7 @@ from whichline.locate.changes import (
     count_read,
     get_node,
 )
-from whichline.locate.instrument import PROBE
+from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.observed import list_codes
 
 EXCHANGED = "this line and the next one exchanged"
@@ -72,7 +71,7 @@ class Mutable:
             body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == each), [])
         found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
         nothing = ast.FunctionDef(last, ast.arguments([], [], None, [], [], None, []), [ast.Pass()], [])
-        function = copy.deepcopy(found[-1]) if found else nothing
+        function = copy_whole(found[-1]) if found else nothing
         function.decorator_list = []
         inner: ast.stmt = function
         for each in reversed(classes):
@@ -92,13 +91,13 @@ class Mutable:
 
     def list_exchanges(self) -> Iterator[Mutant]:
         """Yield the function with a statement behind the next one."""
-        for number, node in enumerate(ast.walk(self.function)):
+        for slot in (self.slot, *_list_slots(self.function)):
+            node = get_node(slot)
             body = getattr(node, "body", [])
-            for first, second in pairwise(range(len(body) if isinstance(body, list) else 0)):
-                new = copy.deepcopy(self.function)
-                its = next(islice(ast.walk(new), number, None)).body  # type: ignore[attr-defined]
-                its[first], its[second] = its[second], its[first]
-                yield Mutant(body[first], EXCHANGED, self.slot, new)
+            for number in range(1, len(body) if isinstance(body, list) else 0):
+                new = copy.copy(node)
+                vars(new)["body"] = [*body[: number - 1], *body[number - 1 : number + 1][::-1], *body[number + 1 :]]
+                yield Mutant(body[number - 1], EXCHANGED, slot, new)
 
     def list_named(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the names in it, each with the expression that computes what it stands for: itself, if it is read."""
@@ -121,7 +120,7 @@ class Mutable:
                 ast.copy_location(node, old)
         _set(mutant.slot, mutant.new)
         try:
-            module = _Counted().visit(copy.deepcopy(self._module)) if self._has_loop else self._module
+            module = _Counted().visit(copy_whole(self._module)) if self._has_loop else self._module
             return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
         except (SyntaxError, ValueError, TypeError):
             return None
