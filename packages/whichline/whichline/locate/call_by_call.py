@@ -77,9 +77,11 @@ def _locate(
         if _is_kept(runner, failing, mended):
             right = calls.right
         runner.lent = {*right, *mended}
-    experiment = Experiment(runner, failing)
+    partial = {pair.adapter for pairs in runner.pairs.values() for pair in pairs if pair.part is not None}
+    mends = join_patches(each for each in found if each.option.adapter in partial)  # for which no reference stands in
+    experiment = Experiment(runner, failing, mends)
     left = [test for test in failing if not experiment.run(test).passed] if found else failing
-    own = Search(Experiment(runner, left)).find(most) if left else []
+    own = Search(experiment.only(left)).find(most) if left else []
     runner.lent = right
     found = [each for each in found if _is_computed(runner, failing, each)]
     return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right

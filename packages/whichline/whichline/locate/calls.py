@@ -25,6 +25,7 @@ from whichline.locate.values import CLOSE, is_equal
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 
 LESSONS = 2  # for each adapter
+PARTS = 2  # of a function's result, one of which may be what the adapter returns
 OF_HALF = 8  # eps of half precision: how far rounding may move an output
 
 
@@ -56,7 +57,7 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
     @contextmanager
     def around(name: str, run: Any, call: Call) -> Any:
         own = getattr(inspect.unwrap(run), "__code__", None)
-        lesson = Lesson(own, call.arguments, runner.observed.is_students)
+        lesson = Lesson(own, call.arguments, runner.observed.is_students, PARTS)
         try:
             with lesson:
                 yield
@@ -64,7 +65,7 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
             code, sources = lesson.code or own, lesson.sources or {each: Source(each) for each in call.arguments}
             plain = {each: x for each, x in call.arguments.items() if each not in sources}
             if name == adapter and code:
-                found.append((code, Pair(adapter, sources, plain, find_sizes(plain, call.arguments))))
+                found.append((code, Pair(adapter, sources, plain, find_sizes(plain, call.arguments), lesson.part)))
 
     runner.run(test, {}, noting=False, around=around)
     return found

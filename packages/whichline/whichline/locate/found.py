@@ -1,5 +1,6 @@
 """Proved replacements, and which of several explain the most."""
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -44,19 +45,30 @@ def is_plain(found: Sequence[Found]) -> bool:
 
 
 def list_doubtful(found: Found) -> list[Expression]:
-    """List where else the mistake may be: in unknown masks among the operands, or near a place that is no proof.
+    """List where else the mistake may be.
 
-    A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all that is computed
-    later is right.
+    It may be in unknown masks among the operands, in an index that a caller passes, in the bounds of the loops around a
+    constant, or near a place that is no proof. A place is a proof if the difference is simple, or if the operands are
+    earlier checkpoints and all that is computed later is right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
     if masks := [each for each in operands if trace.is_mask(each) and not trace.match(each)]:
         return [*map(trace.find_origin, masks)]
+    if given := [*filter(None, map(trace.find_argument, _list_indices(place, operands)))]:
+        return given
+    if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
+        return [place]
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
     return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
+
+
+def _list_indices(place: Expression, operands: Sequence[Expression]) -> list[Expression]:
+    """List the operands that are indices: of `x[i]`, `i`."""
+    index = place.node.slice if isinstance(place.node, ast.Subscript) else ast.Pass()
+    return [each for each in operands if any(each.node is node for node in ast.walk(index))]
 
 
 def rank(found: Sequence[Found]) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ from whichline.engine.suite import Test
 from whichline.engine.syntax import find_definition
 from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.checkpoints import list_reached
+from whichline.locate.mutants import Mutable
 from whichline.locate.options import choose_value, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.repair import Repair, find_line, find_repair
@@ -276,7 +277,20 @@ def _find_repair(runner: Runner, failing: Sequence[Test], returned: Expression) 
     """Find a change of a backward pass that makes its gradients right."""
     trace = runner.run(failing[0], {}, to_end=True)
     own = [place for place in trace.order if (place.file, place.function) == (returned.file, returned.function)]
-    return find_repair(runner, failing, [], [find_line(returned)], replace(trace, order=own)) if own else None
+    if not own:
+        return None
+    find = partial(find_repair, runner, failing, [], [find_line(returned)], replace(trace, order=own))
+    return find(only=_list_setting(returned)) or find()
+
+
+def _list_setting(name: Expression) -> set[int]:
+    """List the lines of a function that set a name, or some of its elements."""
+    found: set[int] = set()
+    for node in ast.walk(Mutable(read_tree(name.file), name.function).function):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        if any(isinstance(each, ast.Name) and each.id == name.text for target in targets for each in ast.walk(target)):
+            found |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+    return found
 
 
 def _reach_from(trace: Trace, node: ast.expr) -> set[str]:

@@ -205,17 +205,17 @@ def _is_of(statement: ast.stmt, place: Expression) -> bool:
 
 
 def _describe_unpassed(found: Found, observed: Observed) -> str:
-    """Name a parameter that a call leaves at None, if the difference is not simple."""
-    call = found.place.node
-    if found.difference.is_simple or not isinstance(call, ast.Call):
+    """Name a parameter that a call leaves at its default: at None if the difference is not simple, else the wrong one."""
+    call, wrong = found.place.node, next(iter(found.patch)).text if found.shown else "None"
+    if (found.difference.is_simple and not found.shown) or not isinstance(call, ast.Call):
         return ""
     node = observed.definitions.get(_find_callee(call, found.place, observed))
     if node is None or node.args.vararg:
         return ""
     optional = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
     given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
-    left = [each.arg for each, default in optional if ast.unparse(default) == "None" and each.arg not in given][::-1]
-    return f" This call passes nothing for `{left[0]}`." if left else ""
+    left = [each.arg for each, value in optional if wrong in (each.arg, ast.unparse(value)) and each.arg not in given]
+    return f" This call passes nothing for `{left[-1]}`." if left else ""
 
 
 def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple[str, str]:

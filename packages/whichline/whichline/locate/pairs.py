@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from whichline.locate.probe import is_plain
-from whichline.rules.pairing import Source
+from whichline.rules.pairing import Source, take_part
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Pair:
     sources: Mapping[str, Source]  # by argument of the adapter: where the function has it
     plain: Mapping[str, Any] = field(default_factory=dict)  # the adapter's other arguments, as in the first call
     sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # those that are a size: a tensor, and the axis
+    part: int | None = None  # of the function's result, which is what the adapter returns; None for all of it
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read the adapter's arguments from a call of the function; None if they cannot be known.
@@ -36,7 +37,7 @@ class Pair:
 
     def see(self, answer: Any) -> Any:
         """Return the tensors in the function's result."""
-        return answer
+        return take_part(answer, self.part)
 
     def expect(self, right: Any) -> dict[str, Tensor]:
         """Return what a test of the function expects; {} if there can be no test."""

@@ -32,7 +32,7 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # file, function, number
 
-MOST = 400  # runs of tests with mutants, for one problem
+MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_OTHERS = 2  # tensors of other sizes that may take the place of a tensor
@@ -74,6 +74,7 @@ def find_repair(
     near: Sequence[Line],
     trace: Trace | None = None,
     patience: int = 1,
+    only: Collection[int] | None = None,
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
@@ -84,11 +85,12 @@ def find_repair(
         near: the lines to try first.
         trace: of a failing test, with the expressions that may change; the one with the fewest events, if not given.
         patience: how many times as long as usual to search.
+        only: the numbers of the lines that may change; None for all.
     """
     trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
         return None
-    most = patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
+    most = runner.mutant_runs + patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     parameters = _list_parameters(runner.observed)
@@ -108,7 +110,7 @@ def find_repair(
             _group_calls(tree),
         )
         mutants = [*mutable.list_mutants(changes), *mutable.list_exchanges()]
-        mutants = [each for each in mutants if each.line in names.lines]
+        mutants = [each for each in mutants if each.line in names.lines and (only is None or each.line in only)]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
             if runner.is_late or runner.mutant_runs >= most:
                 return None

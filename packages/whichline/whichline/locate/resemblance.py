@@ -155,7 +155,8 @@ def _describe_operands(trace: Trace, place: Expression, time: int) -> Iterator[s
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
         yield f"{names[id(node.left)]} {OPERATIONS[type(node.op)]} {names[id(node.right)]}"
     elif known := [names.get(id(each.node), "") for each in trace.list_operands(place) if not trace.is_number(each)]:
-        text = str(place) if len(str(place)) <= WIDTH else f"{str(place)[: WIDTH - 2]} …"
+        text = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else str(place)
+        text = text if len(text) <= WIDTH else f"{text[: WIDTH - 2]} …"
         yield f"`{text}` of {listed(dict.fromkeys(known))}" if all(known) else ""
 
 

@@ -74,8 +74,14 @@ class Runner:
         return False
 
     def is_answered(self, place: Expression) -> bool:
-        """Tell whether an expression is in the constructor of an object for whose method the reference stands in."""
+        """Tell whether a right function computes an expression, or its object's constructor.
+
+        The reference stands in for such a function, unless it returns more than its adapter.
+        """
         kind, _, name = place.function.rpartition(".")
+        pairs = self.pairs.get((place.file, place.function.partition(".<locals>")[0]), ())
+        if any(each.part is not None and each.adapter in self.lent for each in pairs):
+            return True
         return name == INIT and any(
             file == place.file
             and function.rpartition(".")[0] == kind
@@ -256,7 +262,7 @@ class Runner:
         call.inner[pair.adapter] = known
         self._inner[test.name].setdefault(pair.adapter, known)
         recorder.count_anew(places)
-        if pair.adapter not in self.lent:
+        if pair.adapter not in self.lent or pair.part is not None:
             return False
         recorder.answer = known.steps.give_answer(dtype_of(arguments))
         answer = known.steps.answer

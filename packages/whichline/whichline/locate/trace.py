@@ -180,11 +180,12 @@ class Trace:
         return None
 
     def find_call(self, place: Expression) -> Expression | None:
-        """Find the call that passes a literal constant for a parameter."""
-        return next((call for call, node in self._list_arguments(place) if isinstance(node, ast.Constant)), None)
+        """Find the call that passes a literal constant for a parameter, or nothing, so that it has its default."""
+        given = ((call, node) for call, node in self._list_arguments(place) if isinstance(node, ast.Constant | None))
+        return next((call for call, _ in given), None)
 
-    def _list_arguments(self, place: Expression) -> Iterator[tuple[Expression, ast.expr]]:
-        """List the calls during which a parameter is read, each with the argument that it passes for it."""
+    def _list_arguments(self, place: Expression) -> Iterator[tuple[Expression, ast.expr | None]]:
+        """List the calls during which a parameter is read, each with the argument that it passes for it, or None."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
             return
         name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
@@ -194,6 +195,9 @@ class Trace:
             assert isinstance(call.node, ast.Call)
             named = [each.value for each in call.node.keywords if each.arg == name]
             yield from ((call, node) for node in (*call.node.args[number : number + 1], *named))
+            is_direct = call.called.rpartition(".")[2] == place.function.rpartition(".")[2]
+            if is_direct and number >= len(call.node.args) and not named and not call.unpacks_arguments:
+                yield call, None
 
     def is_before(self, place: Expression, other: Expression) -> bool:
         """Tell whether an expression is computed before another one."""

@@ -48,15 +48,24 @@ class Lesson:
         own: the code of the adapter.
         arguments: the adapter's arguments, by name.
         is_students: tells whether a file of this name is the student's.
+        parts: how many parts of a result may be what the adapter returns; with 0, the function returns nothing else.
+
+    Attributes:
+        code: of the function; None if there is none.
+        sources: where it has the adapter's arguments, by their names.
+        part: the number of the part of its result; None for all of it.
     """
 
-    def __init__(self, own: CodeType | None, arguments: Mapping[str, Any], is_students: Callable[[str], bool]) -> None:
-        self._own, self._arguments, self._is_students = own, arguments, is_students
+    def __init__(
+        self, own: CodeType | None, arguments: Mapping[str, Any], is_students: Callable[[str], bool], parts: int = 0
+    ) -> None:
+        self._own, self._arguments, self._is_students, self._parts = own, arguments, is_students, parts
         self._makers: list[CodeType] = []
         self._running: dict[FrameType, dict[str, Source]] = {}
         self._returned: list[tuple[FrameType, Any]] = []
         self.code: CodeType | None = None
         self.sources: dict[str, Source] = {}
+        self.part: int | None = None
 
     def __enter__(self) -> "Lesson":
         self._before = sys.getprofile()
@@ -89,9 +98,11 @@ class Lesson:
 
     def _choose(self, answer: Any) -> None:
         """Choose the first call that returned the numbers of the adapter."""
-        fitting = {frame for frame, value in self._returned if _has_numbers_of(answer, value)}
-        if found := next((frame for frame in self._running if frame in fitting), None):
-            self.code, self.sources = found.f_code, self._running[found]
+        for part in (None, *range(self._parts)):
+            fitting = {frame for frame, value in self._returned if _has_numbers_of(answer, take_part(value, part))}
+            if found := next((frame for frame in self._running if frame in fitting), None):
+                self.code, self.sources, self.part = found.f_code, self._running[found], part
+                return
 
     def _find_in_constructor(self, made: Any) -> dict[str, Source]:
         """Find plain arguments of the adapter, except sizes of tensors, among those of an object's constructor."""
@@ -160,6 +171,11 @@ def _has_numbers_of(answer: Any, value: Any) -> bool:
         return False
     pairs = [(one, other.to(one.dtype)) for one, other in zip(answers, values, strict=True)]
     return all(one.numel() == other.numel() and one.reshape(-1).equal(other.reshape(-1)) for one, other in pairs)
+
+
+def take_part(value: Any, part: int | None) -> Any:
+    """Return a part of a tuple or a list, if it has such a part; of anything else, or for None, all of it."""
+    return value if part is None or not isinstance(value, tuple | list) else next(iter(value[part : part + 1]), ())
 
 
 def list_parameters(code: CodeType) -> tuple[str, ...]:
