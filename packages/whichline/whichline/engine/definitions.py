@@ -80,7 +80,8 @@ class Definitions:
         trace = self._calls[depth]
         code, names = trace.tb_frame.f_code, get_names(trace)
         if isinstance(node, ast.Attribute):
-            return self.find_set(resolve(node.value, names), node.attr)
+            owner = resolve(node.value, names)
+            return self.find_set(owner, node.attr) or _find_field(owner, node.attr)
         text = ast.unparse(node)
         all_of_them = list_assigned(code, text)
         before = [each for each in all_of_them if each.line < node.lineno]
@@ -106,6 +107,17 @@ class Definitions:
             return None
         (function, set_) = found[0]
         return Origin(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
+
+    def describe_left_out(self, made: Origin) -> str:
+        """Say which call makes an object without the argument that a line of its constructor keeps; else ""."""
+        owner, its, name = made.names.get("self"), made.code, getattr(made.value, "id", "")
+        kind = type(owner).__name__
+        for code in [each.tb_frame.f_code for each in reversed(self._calls)] if its.co_name == "__init__" else ():
+            for call in ast.walk(find_definition(code) or ast.Pass()):
+                is_it = isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == kind
+                if isinstance(call, ast.Call) and is_it and not {name, None} & {*bind(call, its), *_list_named(call)}:
+                    return f": {self.place(code, call.lineno)} makes a `{kind}` without `{name}`"
+        return ""
 
     def find_unkept(self, owner: Any, name: str) -> str:
         """The line of a constructor that computes what an object lacks, under this very name; "" if there is none."""
@@ -272,6 +284,19 @@ class Definitions:
     def place(self, code: CodeType, line: int = 0) -> str:
         """The file and line where a function begins, or of a line in it."""
         return f"{Path(code.co_filename).relative_to(self._root).as_posix()}:{line or code.co_firstlineno}"
+
+
+def _find_field(owner: Any, name: str) -> Origin | None:
+    """The constructor of a dataclass, which Python writes, as what sets a field."""
+    if name not in getattr(owner, "__dataclass_fields__", ()) or isinstance(owner, type):
+        return None
+    return Origin(type(owner).__init__.__code__, 0, ast.Name(name), {"self": owner})
+
+
+def _list_named(call: ast.Call) -> list[str | None]:
+    """The names of a call's keywords; None for `**more`, and for `*more`."""
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return [*(each.arg for each in call.keywords), *[None] * starred]
 
 
 def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:

@@ -33,7 +33,7 @@ from whichline.engine.messages import (
     explain_pattern,
     shorten,
 )
-from whichline.engine.names import find_alike, list_names
+from whichline.engine.names import find_alike, find_function, list_names
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import find_definition, list_assigned
@@ -206,7 +206,11 @@ class ExceptionReport:
         if isinstance(owner, Tensor) and name in NUMPY:
             return [f"{what}, which arrays of NumPy have; a tensor has `{NUMPY[name]}`"]
         if isinstance(owner, nn.Module) and "_parameters" not in vars(owner):
-            return [f"{what}, as it is not set up: is `super().__init__()` the first line of its __init__?"]
+            asked = f"{what}, as it is not set up: is `super().__init__()` the first line of its __init__?"
+            function = find_function(type(owner))
+            body = getattr(find_definition(function.__code__), "body", ()) if function else ()
+            where = self._definitions.place(function.__code__, body[0].lineno) if function and body else ""
+            return [f"{asked} It begins in {where}" if where else asked]
         own = [each for each in getattr(owner, "__dict__", ()) if not each.startswith("_") and each != "training"]
         kinds = ("_parameters", "_modules", "_buffers") if isinstance(owner, nn.Module) else ()
         own = [*(each for kind in kinds for each in vars(owner).get(kind, ())), *own]

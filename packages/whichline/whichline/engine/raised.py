@@ -55,10 +55,12 @@ class Raised:
         yield from ((each, resolve(each, self._names)) for each in sorted(nodes, key=lambda each: each.col_offset))
 
     def _describe_origin(self, node: ast.expr) -> str:
-        """Say in which line a name got its value; "" if it is an argument."""
+        """Say in which line a name got its value; of an argument, which line leaves it out."""
         made = self._definitions.find_origin_of_name(node)
         is_argument = isinstance(node, ast.Name) and made is not None and isinstance(made.value, ast.Name)
-        if made is None or made.value is None or is_argument:
+        if made and is_argument:
+            return self._definitions.describe_left_out(made)
+        if made is None or made.value is None:
             return ""
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
@@ -210,14 +212,27 @@ class Raised:
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 
     def explain_hidden(self, match: re.Match[str]) -> str:
-        """Say which layers a module does not know, since they are in a plain list or dictionary."""
+        """Say which layers a module does not know, since they are in a plain list; or which buffer it asks for."""
         module = self._find_module(match[1])
+        missing = re.search(r"Missing key\(s\) in state_dict: \"([\w.]+)\"", self._text)
+        if module is not None and missing and missing[1] in dict(module.named_buffers()):
+            return self._describe_buffer(missing[1].rpartition(".")[2])
         for name, value in vars(module).items() if module is not None else ():
             inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
             if inner and not name.startswith("_") and all(isinstance(each, nn.Module) for each in inner):
                 kind, holder = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
-                return f"`self.{name}` is a plain {kind}: without {holder} its layers are not part of `{match[1]}`"
+                made = self._definitions.find_set(module, name)
+                where = f" since {self._definitions.place(made.code, made.line)}" if made else ""
+                return f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are not part of `{match[1]}`"
         return ""
+
+    def _describe_buffer(self, name: str) -> str:
+        """Say which line makes a buffer part of the state dict."""
+        calls = [(at, each) for at, _, each in self._definitions.list_own(ast.Call) if each.args]
+        calls = [(at, each) for at, each in calls if _name(each.func) == "register_buffer"]
+        made = [at for at, each in calls if getattr(each.args[0], "value", "") == name]
+        where = f" since {made[0]}" if len(made) == 1 else ""
+        return f"`{name}` is a buffer{where}: with `persistent=False` it is not part of the state dict"
 
     def explain_submodule(self, match: re.Match[str]) -> str:
         """Say which line sets a plain list or dictionary of layers, where torch asks for a module."""

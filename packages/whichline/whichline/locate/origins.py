@@ -32,7 +32,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     if not kind or not report.node or not report.calls:
         return []
     trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
-    node = report.node.slice if isinstance(report.node, ast.Subscript) and kind == "dtype" else report.node
+    node = report.node.slice if isinstance(report.node, ast.Subscript) and "indices" in report.text else report.node
     spans = {span_of(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)}
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
