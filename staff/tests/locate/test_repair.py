@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
-def make_changes(alike: Collection[str] = (), is_counted: bool = True) -> Changes:
+def make_changes(alike: Collection[str] = (), is_counted: bool = True, masks: Sequence[str] = ()) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
         lambda name, _: [each for each in alike if name in alike and each != name],
@@ -29,19 +29,24 @@ def make_changes(alike: Collection[str] = (), is_counted: bool = True) -> Change
         ["math"],
         lambda _: is_counted,
         lambda _: ["b"],
+        lambda _: masks,
         ["str"],
         calls,
     )
 
 
 def list_answers(
-    source: str, *arguments: Any, alike: Collection[str] = ("a", "c[0]", "1"), is_counted: bool = True
+    source: str,
+    *arguments: Any,
+    alike: Collection[str] = ("a", "c[0]", "1"),
+    is_counted: bool = True,
+    masks: Sequence[str] = (),
 ) -> dict[Any, str]:
     """What all mutants of `f` answer, and what the change is."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    for mutant in [*mutable.list_mutants(make_changes(alike, is_counted)), *mutable.list_exchanges()]:
+    for mutant in [*mutable.list_mutants(make_changes(alike, is_counted, masks)), *mutable.list_exchanges()]:
         names: dict[str, Any] = {"math": math, "bernoulli": lambda share: share, "gelu": gelu}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
         if code := mutable.compile(mutant, "f.py"):
@@ -101,6 +106,11 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("x, y = a, b * 5\n    return x + 3 * y", (7, 2), 31, changes.ORDER),
         ("return solve(a, b, 0)", (7, 2), 727, changes.ALIKE),
         ("return a * 20", (7, 2), "140", changes.UNUSED),
+        ("return (b > 1) + a", (True, 0), 1, changes.COMPARISON),
+        ("return a & b", (True, True), False, changes.OPPOSITE),
+        ("return a & b", (True, False), True, changes.OPERATOR),
+        ("b = b * 0.5\n    return 8 * b", (0, 0.25), 3.0, changes.REST),
+        ("return 'left'", (7, 2), "right", changes.OPTION),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
@@ -108,6 +118,11 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 ) -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
     assert answers.get(right) == words
+
+
+def test_a_comparison_gets_one_more_condition() -> None:
+    answers = list_answers("def f(a):\n    return tuple(x > 0 for x in a)\n", (3, 4), masks=["x"])
+    assert answers[1, 0] == answers[0, 1] == changes.CONDITION
 
 
 def test_a_missing_factor_is_put_there() -> None:

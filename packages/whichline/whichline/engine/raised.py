@@ -169,6 +169,13 @@ class Raised:
                 return f"this function takes a {name} only by name: `{name}={ast.unparse(node)}`"
         return ""
 
+    def explain_put(self, _: re.Match[str]) -> str:
+        """Say where the tensor was made into which numbers of another dtype are written."""
+        target = getattr(self._node, "value", self._node)
+        into = resolve(target, self._names)
+        since = self._describe_origin(target) if isinstance(into, Tensor) else ""
+        return f"`{ast.unparse(target)}` is {into.dtype}{since}".replace("torch.", "", 1) if since else ""
+
     def explain_keyword(self, match: re.Match[str]) -> str:
         """Say which parameter is most like an unknown keyword, and which line passes the keyword."""
         name, keyword = match.groups()
@@ -287,6 +294,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (rf"{TYPE} object (?:is not|has no)|operand type\(s\) for .*: {TYPE} and {TYPE}", Raised.explain_type),
     (r"\bnot (tuple|list|builtin_function_or_method|method)\b|(torch\.return_types\.\w+)", Raised.explain_type),
     (r"^KeyError", Raised.explain_key),
+    (r"source and destination dtypes match", Raised.explain_put),
     (r"^NameError: name '(\w+)'", Raised.explain_names),
     (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
     (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),

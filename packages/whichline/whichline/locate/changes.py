@@ -25,12 +25,14 @@ OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.NotEq: (ast.Eq,),
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
 }
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
 COUNTERPARTS = (
     ("cos", "sin"), ("min", "max"), ("amin", "amax"), ("argmin", "argmax"), ("minimum", "maximum"), ("floor", "ceil"),
     ("tril", "triu"), ("any", "all"), ("sum", "mean"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("log", "log2"),
-    ("var", "std"), ("append", "appendleft"), ("pop", "popleft"),
+    ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
@@ -52,7 +54,7 @@ OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 mi
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 EVERYWHERE = "another name here, in each place"
-FACTOR = "one more factor here"
+FACTOR, CONDITION = "one more factor here", "one more condition here"
 UNUSED = "a layer here that nothing else uses"
 ALIKE = "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
@@ -74,6 +76,7 @@ class Changes:
     modules: Collection[str]  # the names that are imported
     is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
     list_fractions: Callable[[int], Sequence[str]]  # gives the names of fractions, those nearest to a line first
+    list_masks: Callable[[int], Sequence[str]]  # gives the names of tensors of True and False, in the same order
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
 
@@ -104,8 +107,11 @@ class Changes:
             yield from ((node, each, COPY) for each in _list_copies(node))
         if called in OF_SIZES and isinstance(node, ast.expr):
             yield node, _call("abs", node), ABSOLUTE
-        if called in OF_SHARES and isinstance(node, ast.expr):
+        is_share = isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in self.list_fractions(node.lineno)
+        if isinstance(node, ast.expr) and (called in OF_SHARES or (is_share and not isinstance(above, ast.Attribute))):
             yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
+        if isinstance(node, ast.Compare):
+            yield from ((node, each, CONDITION) for each in self._list_conditions(node))
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
@@ -135,6 +141,12 @@ class Changes:
                 yield ast.BinOp(node, ast.Div(), x)
             yield ast.BinOp(node, ast.Div(), ast.BinOp(ast.Constant(1), ast.Sub(), x))
 
+    def _list_conditions(self, node: ast.Compare) -> Iterator[ast.BinOp]:
+        """List a comparison of tensors that must also hold where a mask is True, and where it is False."""
+        for name in self.list_masks(node.lineno)[:MOST_FACTORS]:
+            mask = ast.parse(name, mode="eval").body
+            yield from (ast.BinOp(node, ast.BitAnd(), each) for each in (mask, ast.UnaryOp(ast.Invert(), mask)))
+
     def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
         yield from ((node, name, NAME) for name in self._list_names(node))
 
@@ -159,12 +171,17 @@ class Changes:
                 yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
             case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
                 yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(x))
+            case str(x) if x in OTHER:
+                yield node, ast.Constant(OTHER[x]), OPTION
 
     def _of_binop(self, node: ast.BinOp, _: Slot) -> Iterator[Change]:
         left, op, right = node.left, node.op, node.right
         yield from ((node, ast.BinOp(left, each(), right), OPERATOR) for each in OPERATORS.get(type(op), ()))  # type: ignore[arg-type]
         if isinstance(op, ORDERED):
             yield node, ast.BinOp(right, op, left), SIDES
+        if isinstance(op, ast.BitAnd | ast.BitOr):
+            yield right, ast.BinOp(left, op, ast.UnaryOp(ast.Invert(), right)), OPPOSITE
+            yield left, ast.BinOp(ast.UnaryOp(ast.Invert(), left), op, right), OPPOSITE
         if isinstance(op, ast.MatMult):
             yield node, ast.BinOp(_transpose(left), op, right), TURNED
             yield node, ast.BinOp(left, op, _transpose(right)), TURNED

@@ -44,17 +44,24 @@ def is_plain(found: Sequence[Found]) -> bool:
     return all(each.difference.is_simple for each in found)
 
 
-def list_doubtful(found: Found) -> list[Expression]:
-    """List where else the mistake may be.
+def list_doubtful(found: Sequence[Found]) -> list[Expression]:
+    """List where else the mistakes may be; instead of two, there may be one."""
+    return [place for each in found for place in _list_doubtful(each) or [each.place] * (len(found) > 1)]
 
-    It may be in unknown masks among the operands, in an index that a caller passes, in the bounds of the loops around a
-    constant, or near a place that is no proof. A place is a proof if the difference is simple, or if the operands are
-    earlier checkpoints and all that is computed later is right.
+
+def _list_doubtful(found: Found) -> list[Expression]:
+    """List where else a mistake may be.
+
+    It may be in unknown masks among the operands, inside a call, in an index that a caller passes, in the bounds of the
+    loops around a constant, or near a place that is no proof. A place is a proof if the difference is simple, or if the
+    operands are earlier checkpoints and all that is computed later is right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
     if masks := [each for each in operands if trace.is_mask(each) and not trace.match(each)]:
         return [*map(trace.find_origin, masks)]
+    if inside := trace.inside.get(place):
+        return [each for each in reversed(trace.places) if each in inside]
     if given := [*filter(None, map(trace.find_argument, _list_indices(place, operands)))]:
         return given
     if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from whichline.locate.changes import (
     ALIKE,
+    CONDITION,
     EVERYWHERE,
     FACTOR,
     LINE,
@@ -47,7 +48,7 @@ class Mutant:
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_late = is_sign or is_one_more or self.words == EVERYWHERE
-        return 2 if self.words in (NOTHING, LINE, FACTOR, EXCHANGED, ALIKE) else int(is_late)
+        return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE) else int(is_late)
 
 
 class ListsChanges(Protocol):

@@ -55,7 +55,7 @@ def find_numbers(
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    return findings, patch, [place for each in found for place in list_doubtful(each)]
+    return findings, patch, list_doubtful(found)
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:

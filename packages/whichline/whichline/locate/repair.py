@@ -8,7 +8,7 @@ import ast
 import gc
 import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,8 @@ def find_repair(
             parameters,
             _list_imported(tree),
             names.is_counted,
-            names.list_fractions,
+            partial(names.list_of_kind, lambda kind: kind is float),
+            partial(names.list_of_kind, _is_mask),
             made.keys() - _list_read(tree, name),
             _group_calls(tree),
         )
@@ -233,8 +234,7 @@ class _Names:
         ran = (each.node for each in inside)
         self.lines = {line for node in (*ran, *texts) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
         self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
-        given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
-        self._kinds = {each: _describe_kind(x) for each, x in given.items()}
+        self._kinds: dict[str, Any] = {}
         self._at: dict[str, list[int]] = {}
         values = {span_of(each.node): trace.objects[each][0] for each in inside}
         for node, value in mutable.list_named():
@@ -242,6 +242,8 @@ class _Names:
                 name = ast.unparse(node)
                 self._kinds.setdefault(name, _describe_kind(values[span_of(value)]))
                 self._at.setdefault(name, []).append(node.lineno)
+        given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
+        self._kinds = {each: _describe_kind(x) for each, x in given.items()} | self._kinds
         self._made = made
         self._add_keys(trace, mutable)
 
@@ -269,9 +271,9 @@ class _Names:
         others = [each for each, its in self._kinds.items() if its != kind and _is_like(its, kind)]
         return [*alike, *self._sort(others, line)[:MOST_OTHERS]]
 
-    def list_fractions(self, line: int) -> list[str]:
-        """List the names of fractions, those nearest to a line first."""
-        return self._sort([name for name, kind in self._kinds.items() if kind is float], line)
+    def list_of_kind(self, is_it: Callable[[Any], bool], line: int) -> list[str]:
+        """List the names of some kind of values, those nearest to a line first."""
+        return self._sort([name for name, kind in self._kinds.items() if is_it(kind)], line)
 
     def _sort(self, names: Iterable[str], line: int) -> list[str]:
         return sorted(names, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
@@ -310,6 +312,10 @@ def _is_counted(x: Any) -> bool:
 def _is_like(kind: Any, other: Any) -> bool:
     """Tell whether two tensors have the same number of axes and the same dtype."""
     return isinstance(kind, tuple) and (len(kind[1]), kind[2]) == (len(other[1]), other[2])
+
+
+def _is_mask(kind: Any) -> bool:
+    return isinstance(kind, tuple) and kind[2] is torch.bool
 
 
 def _describe_kind(x: Any) -> Any:

@@ -147,12 +147,11 @@ class Diagnosis:
             for place, option in each.patch.items()
         }
         passing = [test for test in failing if found and runner.passes(self.suite.make_item(test), patch)]
-        doubtful = [each for one in found for each in list_doubtful(one) or [one.place] * evidence.reads_unknown(one)]
-        doubtful = doubtful if passing else [each.place for each in found]
+        doubtful = list_doubtful(found) or [each.place for each in found if evidence.reads_unknown(each) or not passing]
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
             marked = {(name_file(each.place.file, self.suite.root), each.place.line) for each in found}
-            if repair and (repair.file, repair.line) not in marked:
+            if repair and (len(found) > 1 or (repair.file, repair.line) not in marked):
                 return [repair]
             if not found:
                 return self._find_unproved(runner, first, tests, failing)
@@ -190,7 +189,7 @@ class Diagnosis:
             found = search.find() if has_reference else []
             if any(map(evidence.is_answer, found)) or (len(found) > 1 and any(map(evidence.is_of_few, found))):
                 found = []
-            doubtful = [place for each in found for place in list_doubtful(each)]
+            doubtful = list_doubtful(found)
             is_call = any(map(evidence.has_weights, found[:1]))
             if not found or doubtful or is_call:
                 doubtful += [place for each in found for place in evidence.list_inside(each)]
