@@ -245,13 +245,26 @@ class Functions:
         if isinstance(value, FunctionType):
             return self._route(value, reference)
         if not issubclass(value, NO_OBJECTS):
-            kind = Kind(value, reference, self.names)
-            value.__init__ = watch_making(kind)  # type: ignore[misc]
-            for name, method in self._list_methods(value):
-                if isinstance(method, FunctionType) and (name in CALLED or not name.startswith("__")):
-                    of_twin = reference[0], f"{reference[1]}.{self.names.rename(name)}"
-                    setattr(value, name, self._route(method, of_twin, kind))
+            self._pair_class(value, reference)
         return value
+
+    def _pair_class(self, value: type, reference: tuple[str, str]) -> None:
+        kind = Kind(value, reference, self.names)
+        value.__init__ = watch_making(kind)  # type: ignore[misc]
+        for name, method in self._list_methods(value):
+            if isinstance(method, FunctionType) and (name in CALLED or not name.startswith("__")):
+                of_twin = reference[0], f"{reference[1]}.{self.names.rename(name)}"
+                setattr(value, name, self._route(method, of_twin, kind))
+
+    def pair_returned(self, value: Any, right: Any) -> bool:
+        """Pair a class that a function returns with the one that its reference returns; tell whether that is new."""
+        if not isinstance(value, type) or not isinstance(right, type) or issubclass(value, NO_OBJECTS):
+            return False
+        is_known = any(each.kind and each.kind.made is value for each in self.paired.values())
+        if is_known or not find_entry(value.__module__, self.code.names) or "<locals>" in right.__qualname__:
+            return False
+        self._pair_class(value, (right.__module__, right.__qualname__))
+        return True
 
     def _list_methods(self, kind: type) -> list[tuple[str, Any]]:
         """List the methods of a class, with those of its bases that have no reference."""

@@ -337,6 +337,12 @@ class PlainSuite(Suite):
         known = (each for each in paired if each.has_right and each.is_found_by_code)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
+    def pair_returned(self, value: Any, right: Any) -> None:
+        """Pair a class that a function returns with the one that its reference returns."""
+        if self.functions.pair_returned(value, right):
+            for name in ("references", "pairs"):  # they are listed anew
+                vars(self).pop(name, None)
+
     def make_item(self, id: str, is_anew: bool = False) -> Test:
         """Make a test of the engine that runs a test of pytest; if wanted, with all its fixtures made anew."""
 

@@ -53,6 +53,7 @@ class Watching:
             raised = "" if is_unlike else f"the reference raises {type(steps.error).__name__}: "
             self.unfit[paired.name] = f"{raised}{steps.error}"
             return came
+        self.suite.pair_returned(came, steps.came)
         ours, theirs = list_texts(came), list_texts(steps.came)
         if ours != theirs:
             self.texts.append((self._make_case(paired, parts), _describe_texts(ours, theirs)))
