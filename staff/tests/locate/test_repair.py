@@ -110,6 +110,9 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a & b", (True, True), False, changes.OPPOSITE),
         ("return a & b", (True, False), True, changes.OPERATOR),
         ("b = b * 0.5\n    return 8 * b", (0, 0.25), 3.0, changes.REST),
+        ("return a + b * 5", (7, 2), 24, changes.PARENTHESES),
+        ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 3), changes.NOTHING),
+        ("c = a > 9\n    c = b > 1\n    return c", (7, 2), False, changes.CONDITION),
         ("return 'left'", (7, 2), "right", changes.OPTION),
     ],
 )
@@ -118,6 +121,10 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 ) -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
     assert answers.get(right) == words
+
+
+def test_a_tensor_gets_one_more() -> None:
+    assert list_answers("def f(a, b):\n    return a * b\n", 7, 2, is_counted=False)[21] == changes.ONE_MORE
 
 
 def test_a_comparison_gets_one_more_condition() -> None:

@@ -36,6 +36,7 @@ COUNTERPARTS = (
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
+VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
@@ -103,8 +104,12 @@ class Changes:
         yield from ((node, each, LIKEWISE) for each in _list_likewise(node, above, field))
         if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
             yield from ((node, _call(name, node), UNUSED) for name in self.unused)
-        if isinstance(above, ast.Assign) and isinstance(node, NAMED):
+        is_kept = isinstance(above, ast.Assign) or field == "elt"
+        if is_kept and (isinstance(node, NAMED) or _name_called(node) in VIEWS) and isinstance(node, ast.expr):
             yield from ((node, each, COPY) for each in _list_copies(node))
+        is_factor = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
+        if isinstance(node, NAMED) and (is_factor or field == "args") and not self.is_counted(node):
+            yield node, ast.BinOp(ast.Constant(1), ast.Add(), node), ONE_MORE
         if called in OF_SIZES and isinstance(node, ast.expr):
             yield node, _call("abs", node), ABSOLUTE
         is_share = isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in self.list_fractions(node.lineno)
@@ -190,6 +195,8 @@ class Changes:
             yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
         if isinstance(right, ast.BinOp):
             yield node, ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right), PARENTHESES
+            if isinstance(right.op, ast.Mult):
+                yield node, ast.BinOp(right.left, right.op, ast.BinOp(left, op, right.right)), PARENTHESES
         if isinstance(left, ast.Call) and len(left.args) == 1:
             inner = ast.BinOp(left.args[0], op, right)
             yield node, ast.Call(left.func, [inner], left.keywords), PARENTHESES
@@ -217,6 +224,9 @@ class Changes:
 
     def _of_list(self, node: ast.List, _: Slot) -> Iterator[Change]:
         yield from ((node, ast.List(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+
+    def _of_set(self, node: ast.Set, _: Slot) -> Iterator[Change]:
+        yield from ((node, ast.Set([other for other in node.elts if other is not each]), NOTHING) for each in node.elts)
 
     def _of_dict(self, node: ast.Dict, _: Slot) -> Iterator[Change]:
         yield from ((node, ast.Dict(node.keys, each), ORDER) for each in _list_exchanges(node.values))
@@ -281,6 +291,8 @@ class Changes:
             yield node, ast.Pass(), LINE
         if isinstance(target := node.targets[0], ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
+            yield node, ast.Assign([target], ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])), CONDITION
         for each in _list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
             yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
 

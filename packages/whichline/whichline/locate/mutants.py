@@ -15,6 +15,7 @@ from whichline.locate.changes import (
     LINE,
     NAMED,
     NOTHING,
+    NUMBER,
     ONE_MORE,
     SIGN,
     Change,
@@ -44,10 +45,11 @@ class Mutant:
 
     @property
     def rank(self) -> int:
-        """Mutants with a low rank are tried first: more code, or less, may make up for a mistake elsewhere."""
+        """Mutants with a low rank are tried first: more code, or another first value, may make up for a mistake."""
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
-        is_late = is_sign or is_one_more or self.words == EVERYWHERE
+        is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
+        is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
         return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE) else int(is_late)
 
 
