@@ -111,7 +111,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a & b", (True, False), True, changes.OPERATOR),
         ("b = b * 0.5\n    return 8 * b", (0, 0.25), 3.0, changes.REST),
         ("return a + b * 5", (7, 2), 24, changes.PARENTHESES),
-        ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 3), changes.NOTHING),
+        ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 7), changes.NOTHING),
         ("c = a > 9\n    c = b > 1\n    return c", (7, 2), False, changes.CONDITION),
         ("return 'left'", (7, 2), "right", changes.OPTION),
     ],
