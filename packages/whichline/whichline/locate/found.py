@@ -45,8 +45,9 @@ def is_plain(found: Sequence[Found]) -> bool:
 
 
 def list_doubtful(found: Sequence[Found]) -> list[Expression]:
-    """List where else the mistakes may be; instead of two, there may be one."""
-    return [place for each in found for place in _list_doubtful(each) or [each.place] * (len(found) > 1)]
+    """List where else the mistakes may be; instead of two that are not simple, there may be one."""
+    are_several = len(found) > 1 and not is_plain(found)
+    return [place for each in found for place in _list_doubtful(each) or [each.place] * are_several]
 
 
 def _list_doubtful(found: Found) -> list[Expression]:

@@ -147,7 +147,7 @@ class Diagnosis:
             for place, option in each.patch.items()
         }
         passing = [test for test in failing if found and runner.passes(self.suite.make_item(test), patch)]
-        doubtful = list_doubtful(found) or [each.place for each in found if evidence.reads_unknown(each) or not passing]
+        doubtful = list_doubtful(found) or [each.place for each in found if not passing or evidence.is_doubtful(each)]
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
             marked = {(name_file(each.place.file, self.suite.root), each.place.line) for each in found}
@@ -174,9 +174,10 @@ class Diagnosis:
         """
         if known_repair := self._find_known_repair(test):
             return known_repair
-        until, ran, has_reference, is_compared = time.process_time() + MOST_SECONDS, set[Key](), False, False
+        ran, has_reference, is_compared = set[Key](), False, False
         told = list[Finding]()
         for is_anew in (False, True):
+            until = time.process_time() + MOST_SECONDS / 2
             runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
             order = runner.look(whole).order
             is_compared = not (keys := {(each.file, each.function) for each in order}).isdisjoint(self.suite.pairs)

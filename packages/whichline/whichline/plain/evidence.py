@@ -54,6 +54,11 @@ def is_answer(found: Found) -> bool:
     return is_added_to or not operands or not all(_is_known(trace, each) for each in operands) or not is_first
 
 
+def is_doubtful(found: Found) -> bool:
+    """Tell whether another place may be wrong: a place reads what the reference lacks, or what an earlier call left."""
+    return reads_unknown(found) or Paired.has_calls_before(found.trace.arguments)
+
+
 def reads_unknown(found: Found) -> bool:
     """Tell whether an expression reads what the reference does not have, or does nothing but read."""
     place, trace = found.place, found.trace
