@@ -99,6 +99,54 @@ def test_the_call_is_told_that_passes_the_number_on_last(find_alone: Explain) ->
     assert list_marks([finding]) == [made]
 
 
+def test_the_call_is_told_that_leaves_a_number_at_its_default(find_alone: Explain) -> None:
+    edits = ("def __init__(self, d, theta, longest)", "def __init__(self, d, longest, theta=10000.0)")
+    rope = ("Rotation(d_k, theta, max_seq_len)", "Rotation(d_k, max_seq_len, theta)")
+    (finding,) = find_alone(MULTIHEAD, edits, rope, (MADE.format("theta"), MADE.format("theta").replace("theta, ", "")))
+    assert list_marks([finding]) == ["Rotation(d_model // num_heads, max_seq_len)"]
+    (said,) = finding.said
+    assert said == "Expected `theta`, 100; found 10000. This call passes nothing for `theta`."
+
+
+def test_the_argument_is_told_that_a_right_function_uses_as_an_index(find_alone: Explain) -> None:
+    """The table that is looked into is no proof: its rows are right, but others."""
+    looks = "cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)\n"
+    look = (
+        f"    def __call__(self, x, positions):\n        {looks}",
+        """    def look(self, rows):
+        return self.cos[rows], self.sin[rows]
+
+    def __call__(self, x, positions):
+        return self.turn(x, *self.look(positions))
+
+    def turn(self, x, cos, sin):
+        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+""",
+    )
+    rows = ("    weights = q_proj", "    rows = torch.arange(in_features.shape[-2])\n    weights = q_proj")
+    mask = "dtype=torch.bool).tril()"
+    masks = (mask, f"{mask} if rows is None else rows[:, None] >= rows")
+    takes = ("num_heads, turn=None):", "num_heads, turn=None, rows=None):")
+    turns = (TURN, "lambda x: rotation.turn(x, *rotation.look(rows)), rows)")
+    (finding,) = find_alone(MULTIHEAD, look, rows, masks, takes, turns)
+    assert list_marks([finding]) == ["rows"]
+    assert finding.proof == "With another name here, all 8 failing tests pass."
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_function_that_returns_more_than_the_adapter_is_right_or_wrong_as_a_whole(
+    find_alone: Explain, part: int
+) -> None:
+    both = "output, weights" if part == 0 else "weights, output"
+    body = BODY.replace("return (weights @ V.to(wide)).to(Q.dtype)", f"output = (weights @ V.to(wide)).to(Q.dtype)\n    return {both}")
+    edits = (DEFINES + BODY, f"def mix(Q, K, V, mask):\n{body}\n\n{DEFINES}    return mix(Q, K, V, mask)[{part}]\n")
+    heads = (HEADS, f"mix(q, k, v, ~mask)[{part}]")
+    (finding,) = find_alone(MULTIHEAD, edits, heads)
+    assert finding.function == "attend_by_heads"
+    (finding,) = find_alone(MULTIHEAD, edits, (HEADS, f"mix(q, k, v, mask)[{part}]"), NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
 def test_of_two_mistakes_in_two_functions_each_is_searched_in_its_own(find_alone: Explain) -> None:
     scale, positions = find_alone(MULTIHEAD, NO_SCALE, ROW_NUMBERS)
     assert scale.said == ("Expected the scaled scores; found the scores.",)

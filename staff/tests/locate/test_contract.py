@@ -201,6 +201,30 @@ def test_a_change_that_repairs_a_backward_pass_is_marked(program: Write) -> None
     assert finding.proof.startswith("With the opposite sign here, ")
 
 
+def test_a_factor_that_one_of_two_gradients_lacks_is_missed_where_that_is_set(program: Write) -> None:
+    function = """class Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, share):
+        ctx.save_for_backward(q, k)
+        ctx.share = share
+        return q @ k.mT * share
+
+    @staticmethod
+    def backward(ctx, slope):
+        q, k = ctx.saved_tensors
+        share = ctx.share
+        of_q = share * (slope @ k)
+        of_k = slope.mT @ q
+        return of_q, of_k, None
+
+
+def scores_of("""
+    scores = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
+    (finding,) = explain(program(("def scores_of(", function), (scores, "Scores.apply(Q, K, d_k**-0.5)")), ATTENTION)
+    assert (marked(finding), finding.function) == ("slope.mT @ q", "Scores.backward")
+    assert finding.proof.startswith("With one more factor here, ")
+
+
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])
 def test_weights_that_are_copied(program: Write, copy: str) -> None:
     suite = program((LAYER, COPY.format(copy)))

@@ -1,17 +1,17 @@
 """Finding wrong numbers: the expressions where the first number goes wrong, reported as findings."""
 
 import ast
-import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
+from whichline.engine.names import find_function
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
@@ -213,7 +213,8 @@ def _describe_unpassed(found: Found, observed: Observed) -> str:
     if node is None or node.args.vararg:
         return ""
     optional = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
-    given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
+    own = [each.arg for each in node.args.args if each.arg != "self"]
+    given = {*own[: len(call.args)], *(each.arg for each in call.keywords)}
     left = [each.arg for each, value in optional if wrong in (each.arg, ast.unparse(value)) and each.arg not in given]
     return f" This call passes nothing for `{left[-1]}`." if left else ""
 
@@ -223,5 +224,5 @@ def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple
     value: Any = SimpleNamespace(**observed.find_namespace(place.file))
     for name in ast.unparse(call.func).split("."):
         value = getattr(value, name, None)
-    function = inspect.unwrap(value) if callable(value) else None
-    return (function.__code__.co_filename, function.__qualname__) if isinstance(function, FunctionType) else ("", "")
+    function = find_function(value)
+    return (function.__code__.co_filename, function.__qualname__) if function else ("", "")

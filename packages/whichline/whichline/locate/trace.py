@@ -17,6 +17,7 @@ from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.times import Event, list_operand_times, list_used
 from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform
+from whichline.rules.pairing import INIT
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
@@ -195,7 +196,7 @@ class Trace:
             assert isinstance(call.node, ast.Call)
             named = [each.value for each in call.node.keywords if each.arg == name]
             yield from ((call, node) for node in (*call.node.args[number : number + 1], *named))
-            is_direct = call.called.rpartition(".")[2] == place.function.rpartition(".")[2]
+            is_direct = call.called.rpartition(".")[2] == place.function.removesuffix(f".{INIT}").rpartition(".")[2]
             if is_direct and number >= len(call.node.args) and not named and not call.unpacks_arguments:
                 yield call, None
 
