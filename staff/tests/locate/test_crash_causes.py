@@ -18,6 +18,8 @@ LAYER = """class Layer(torch.nn.Module):
 
 
 """
+EXP = "    e = torch.exp(x - largest)"
+LOAD = "    layer = Layer(d_in, d_out)\n    layer.load_state_dict({})\n    return layer(in_features)\n"
 OUTER = "    outer = torch.nn.Module()\n    outer.parts = "
 LENT = "    return torch.func.functional_call(outer, {{'{}.weight': weights}}, in_features)\n"
 SETS, GIVES, MAKE = "        self.weight = ", "        return x @ self.weight.T", "Layer(d_in, d_out)"
@@ -164,6 +166,49 @@ CAUSES: dict[str, tuple[Edits, tuple[str, str]]] = {
             "    outer.load_state_dict({'parts.0.weight': weights})\n    return outer.parts[0](in_features)\n",
         ),
         (LINEAR, "`self.parts` is a plain list: without nn.ModuleList its layers are not part of `Module`."),
+    ),
+    "layers in a plain list of a class": (
+        layer(
+            PARAMETER,
+            f"{PARAMETER}        self.parts = [torch.nn.Linear(d_in, d_out)]\n",
+            LOAD.format("{'weight': weights, 'parts.0.weight': weights}"),
+        ),
+        (LINEAR, "`self.parts` is a plain list since adapters.py:36: without nn.ModuleList its layers are not part of `Layer`."),
+    ),
+    "a buffer that is part of the state dict": (
+        layer(
+            PARAMETER,
+            f"{PARAMETER}        self.register_buffer('mask', torch.ones(3))\n",
+            LOAD.format("{'weight': weights}"),
+        ),
+        (LINEAR, "`mask` is a buffer since adapters.py:36: with `persistent=False` it is not part of the state dict."),
+    ),
+    "a module that is not set up, and fails later": (
+        layer(
+            f"        super().__init__()\n{PARAMETER}",
+            "        self.size = d_in\n",
+            f"    Layer(d_in, d_out).train()\n{ANSWER}",
+        ),
+        (LINEAR, "is `super().__init__()` the first line of its __init__? It begins in adapters.py:34."),
+    ),
+    "a setting that nobody passes": (
+        [
+            (MAKES, f"class Config:\n    def __init__(self, width, rows=None):\n        self.rows = rows\n\n\n{MAKES}"),
+            (ANSWER, f"    config = Config(d_in)\n    torch.arange(config.rows)\n{ANSWER}"),
+        ],
+        (LINEAR, "`config.rows` is None: adapters.py:38 makes a `Config` without `rows`."),
+    ),
+    "a setting of a dataclass that nobody passes": (
+        [
+            ("import math\n", "import math\nfrom dataclasses import dataclass\n"),
+            (MAKES, f"@dataclass\nclass Config:\n    rows: int | None = None\n\n\n{MAKES}"),
+            (ANSWER, f"    config = Config()\n    torch.arange(config.rows)\n{ANSWER}"),
+        ],
+        (LINEAR, "`config.rows` is None: adapters.py:39 makes a `Config` without `rows`."),
+    ),
+    "numbers of another dtype than those that they replace": (
+        [("    e = torch.exp(x - largest)", f"    kept = torch.zeros(x.shape)\n    kept[x < 9] = x[x < 9]\n{EXP}")],
+        (SOFTMAX, "`kept` is float32 since adapters.py:13, `torch.zeros(x.shape)`."),
     ),
     "a name that is not imported": (
         [("import math\n", "import math\nfrom functools import wraps\n"), (LENGTH, f"{LENGTH}    partial(len)\n")],

@@ -57,11 +57,12 @@ class Raised:
     def _describe_origin(self, node: ast.expr) -> str:
         """Say in which line a name got its value; of an argument, which line leaves it out."""
         made = self._definitions.find_origin_of_name(node)
-        is_argument = isinstance(node, ast.Name) and made is not None and isinstance(made.value, ast.Name)
-        if made and is_argument:
-            return self._definitions.describe_left_out(made)
         if made is None or made.value is None:
             return ""
+        is_argument = isinstance(made.value, ast.Name)
+        left_out = self._definitions.describe_left_out(made) if is_argument else ""
+        if left_out or (is_argument and isinstance(node, ast.Name)):
+            return left_out
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
         return f" since {self._definitions.place(made.code, made.line)}, `{text}`"
