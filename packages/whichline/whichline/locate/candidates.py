@@ -120,9 +120,14 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
 
 
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
-    """List the checkpoints after that of a right operand, in the same layout; those with the same words come first."""
+    """List the checkpoints after that of a right operand, in the same layout; those with the same words come first.
+
+    What a right function returns may be no checkpoint, if its arguments are wrong: then any checkpoint may follow.
+    """
     if not (here := find_what_is(trace, operand)):
-        return []
+        match = trace.match(operand)
+        is_returned = match and match.names[0] in trace.known.values.keys() - trace.steps.keys() - trace.known.given.keys()
+        return list_options(trace, operand)[:most] if is_returned else []
     kinds = set(find_counterparts().findall(here.names[0]))
     as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
     order = trace.steps[here.names[0]].order

@@ -59,6 +59,7 @@ FACTOR, CONDITION = "one more factor here", "one more condition here"
 UNUSED = "a layer here that nothing else uses"
 ALIKE = "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
+TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
 
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
@@ -268,6 +269,9 @@ class Changes:
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args:
+            outer = ast.Call(func, [inside.args[0], *arguments[1:]], keywords)
+            yield node, ast.Call(inside.func, [outer, *inside.args[1:]], inside.keywords), NESTED
         if len(arguments) == 1 and isinstance(inside := arguments[0], ast.BinOp):
             outer = ast.Call(func, [inside.left], keywords)
             yield node, ast.BinOp(outer, inside.op, inside.right), PARENTHESES
@@ -289,12 +293,22 @@ class Changes:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)}
         if names & count_read(node.value).keys():
             yield node, ast.Pass(), LINE
+        for name in names & count_read(node.value).keys() if isinstance(node.value, ast.Call) else ():
+            yield from ((node, each, TOO) for each in self._list_for_others(node, name))
         if isinstance(target := node.targets[0], ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
             yield node, ast.Assign([target], ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])), CONDITION
         for each in _list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
             yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
+
+    def _list_for_others(self, node: ast.Assign, name: str) -> Iterator[ast.Assign]:
+        """List the same step for another name beside that of one: `q, k = f(q), f(k)` in place of `q = f(q)`."""
+        for other in [*self.list_alike(name, node.lineno)][:MOST_NAMES] if name.isidentifier() else ():
+            if other.isidentifier():
+                both = ast.Tuple([ast.Name(each, ast.Store()) for each in (name, other)], ast.Store())
+                value = _Exchange(name, other).visit(copy_whole(node.value))
+                yield ast.Assign([both], ast.Tuple([node.value, value], ast.Load()))
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED

@@ -3,10 +3,13 @@
 That is the expression that a repair changes, or else the first value that equals no checkpoint.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+from torch import Tensor
 
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
@@ -73,7 +76,7 @@ def find_simpler(
 
 
 def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
-    """List the first unknown values, tensors before numbers.
+    """List the first unknown values: new tensors of fractions, then views and others, then single numbers.
 
     Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
     """
@@ -81,7 +84,19 @@ def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
     divergences = [each for each in search.find_divergences() if (each.file, each.function) not in others]
-    return sorted(divergences, key=lambda place: search.find_trace(place).is_number(place))
+
+    def rank(place: Expression) -> tuple[bool, bool]:
+        trace = search.find_trace(place)
+        value, operands = trace.objects[place][0], trace.list_operands(place)
+        is_new = isinstance(value, Tensor) and value.is_floating_point() and not isinstance(place.node, ast.Assign)
+        return trace.is_number(place), not is_new or any(_shares(value, trace.objects[each][0]) for each in operands)
+
+    return sorted(divergences, key=rank)
+
+
+def _shares(x: Tensor, other: Any) -> bool:
+    """Tell whether two tensors share their numbers, as a view does with what it is of."""
+    return isinstance(other, Tensor) and x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:

@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference
-from whichline.locate.options import Option, Options
+from whichline.locate.options import Option, Options, find_counterparts, find_what_is
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
 
@@ -67,10 +68,22 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return given
     if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
         return [place]
+    if not found.difference.is_simple and (behind := [each for each in operands if _lacks_step(trace, each, wanted)]):
+        return behind
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
     return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
+
+
+def _lacks_step(trace: Trace, operand: Expression, wanted: int) -> bool:
+    """Tell whether a right operand has a later step, before the wanted one: keys that are rotated first."""
+    here = find_what_is(trace, operand)
+    name = here.names[0] if here else ""
+    kinds, orders = find_counterparts().findall(name), {each: step.order for each, step in trace.steps.items()}
+    later = [each.names[0] for each in list_later(trace, operand, NEXT)] if kinds else []
+    alike = [each for each in later if find_counterparts().findall(each) == kinds]
+    return any(orders[name] < orders[each] < wanted for each in alike)
 
 
 def _list_indices(place: Expression, operands: Sequence[Expression]) -> list[Expression]:

@@ -18,6 +18,7 @@ from whichline.locate.changes import (
     NUMBER,
     ONE_MORE,
     SIGN,
+    TOO,
     Change,
     Slot,
     count_read,
@@ -50,7 +51,7 @@ class Mutant:
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
-        return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE) else int(is_late)
+        return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE, TOO) else int(is_late)
 
 
 class ListsChanges(Protocol):
@@ -123,12 +124,16 @@ class Mutable:
                 ast.copy_location(node, old)
         _set(mutant.slot, mutant.new)
         try:
-            module = _Counted().visit(copy_whole(self._module)) if self._has_loop else self._module
-            return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
+            return self.compile_plainly(file)
         except (SyntaxError, ValueError, TypeError):
             return None
         finally:
             _set(mutant.slot, old)
+
+    def compile_plainly(self, file: str) -> CodeType | None:
+        """Compile the function itself, without probes."""
+        module = _Counted().visit(copy_whole(self._module)) if self._has_loop else self._module
+        return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
 
 
 def find_code(code: CodeType, name: str) -> CodeType | None:

@@ -55,7 +55,8 @@ def find_numbers(
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    return findings, patch, list_doubtful(found)
+    is_half = 2 * len(explained) >= len(failing)
+    return findings, patch, list_doubtful(found) or [each.place for each in found if not is_half]
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:

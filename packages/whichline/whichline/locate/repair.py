@@ -8,12 +8,13 @@ import ast
 import gc
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from traceback import walk_tb
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 MOST_OTHERS = 2  # tensors of other sizes that may take the place of a tensor
+LEAST = 0.7  # of the lines that tests run without a mutant
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
 ASK_ORDER = "Which line should come first, and which values does each of them read?"
@@ -152,9 +154,31 @@ class Function:
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
-        """Tell whether tests pass with a mutant; a test that limits memory cannot, since probes need memory."""
-        code = self.mutable.compile(mutant, self.file)
-        return code is not None and all(not test.memory and self._passes(code, test) for test in tests)
+        """Tell whether tests pass with a mutant; a test that limits memory cannot, since probes need memory.
+
+        Nor do they if they then run far fewer lines: such a mutant only avoids the wrong code.
+        """
+        code, own = self.mutable.compile(mutant, self.file), self.mutable.compile_plainly(self.file)
+        if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
+            return False
+        return own is None or self._count_lines(code, tests) >= LEAST * self._count_lines(own, tests)
+
+    def _count_lines(self, code: CodeType, tests: Sequence[Test]) -> int:
+        """Count the lines of the student's that some tests run."""
+        count, before = 0, sys.gettrace()
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal count
+            count += event == "line"
+            return trace if self.runner.observed.is_students(frame.f_code.co_filename) else None
+
+        sys.settrace(trace)
+        try:
+            for test in tests:
+                self._passes(code, test)
+        finally:
+            sys.settrace(before)
+        return count
 
     def _passes(self, code: CodeType, test: Test) -> bool:
         self.runner.observed.refresh()

@@ -152,10 +152,12 @@ class Search:
         self.calls = [place for place in new if place not in divergences and self._is_call(place)]
         return sorted(divergences, key=self._rank)
 
-    def _rank(self, place: Expression) -> tuple[bool, bool]:
+    def _rank(self, place: Expression) -> tuple[bool, bool, bool]:
+        """Put what wrappers do last, and tensors made of numbers alone."""
         trace = self.find_trace(place)
         numbers = map(trace.is_number, (place, *trace.list_operands(place)))
-        return trace.is_standalone(place), trace.known.steps.is_partial and all(numbers)
+        is_wrapper = (place.file, place.function) in trace.wrappers
+        return is_wrapper, trace.is_standalone(place), trace.known.steps.is_partial and all(numbers)
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""

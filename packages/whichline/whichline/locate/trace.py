@@ -293,6 +293,12 @@ class Trace:
     def _numbers(self) -> set[Expression]:
         return {place for place, values in self.values.items() if all(isinstance(x, int | float) for x in values)}
 
+    @cached_property
+    def wrappers(self) -> set[tuple[str, str]]:
+        """The functions that decorators put around others, and that only pass on what these return."""
+        calls = (each for each in self.places if each.unpacks_arguments and "<locals>" in each.function)
+        return {(each.file, each.function) for each in calls}
+
     def list_inside(self, place: Expression) -> Iterator[Expression]:
         """List the expressions that ran in the functions that an expression calls, the last one first."""
         index = self.order.index(place)
@@ -393,6 +399,7 @@ class Trace:
         operands = [each for each in self.list_operands(place) if not self.is_constant(each)]
         operands = [each for each in operands if not (may_count and self._is_counted(each))]
         inside = [each for each in self.list_inside(place) if not self.is_number(each)] if looks_inside else []
+        inside = [each for each in inside if (each.file, each.function) not in self.wrappers]
         times = self._operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
         return all(
             all(self.is_right_at(*each) for each in times if each[0] is operand)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
@@ -97,10 +98,11 @@ class Lesson:
             self._running[frame] = sources
 
     def _choose(self, answer: Any) -> None:
-        """Choose the first call that returned the numbers of the adapter."""
+        """Choose the first call that returned the numbers of the adapter, before that of a decorator's function."""
         for part in (None, *range(self._parts)):
-            fitting = {frame for frame, value in self._returned if _has_numbers_of(answer, take_part(value, part))}
-            if found := next((frame for frame in self._running if frame in fitting), None):
+            returned = {frame for frame, value in self._returned if _has_numbers_of(answer, take_part(value, part))}
+            fitting = [frame for frame in self._running if frame in returned]
+            if found := min(fitting, key=lambda frame: _wraps(frame.f_code), default=None):
                 self.code, self.sources, self.part = found.f_code, self._running[found], part
                 return
 
@@ -171,6 +173,11 @@ def _has_numbers_of(answer: Any, value: Any) -> bool:
         return False
     pairs = [(one, other.to(one.dtype)) for one, other in zip(answers, values, strict=True)]
     return all(one.numel() == other.numel() and one.reshape(-1).equal(other.reshape(-1)) for one, other in pairs)
+
+
+def _wraps(code: CodeType) -> bool:
+    """Tell whether a function seems to be a decorator's, which several functions may share."""
+    return "<locals>" in code.co_qualname and bool(code.co_flags & (CO_VARARGS | CO_VARKEYWORDS))
 
 
 def take_part(value: Any, part: int | None) -> Any:
