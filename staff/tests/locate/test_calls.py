@@ -138,7 +138,9 @@ def test_a_function_that_returns_more_than_the_adapter_is_right_or_wrong_as_a_wh
     find_alone: Explain, part: int
 ) -> None:
     both = "output, weights" if part == 0 else "weights, output"
-    body = BODY.replace("return (weights @ V.to(wide)).to(Q.dtype)", f"output = (weights @ V.to(wide)).to(Q.dtype)\n    return {both}")
+    body = BODY.replace(
+        "return (weights @ V.to(wide)).to(Q.dtype)", f"output = (weights @ V.to(wide)).to(Q.dtype)\n    return {both}"
+    )
     edits = (DEFINES + BODY, f"def mix(Q, K, V, mask):\n{body}\n\n{DEFINES}    return mix(Q, K, V, mask)[{part}]\n")
     heads = (HEADS, f"mix(q, k, v, ~mask)[{part}]")
     (finding,) = find_alone(MULTIHEAD, edits, heads)

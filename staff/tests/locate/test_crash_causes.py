@@ -173,7 +173,10 @@ CAUSES: dict[str, tuple[Edits, tuple[str, str]]] = {
             f"{PARAMETER}        self.parts = [torch.nn.Linear(d_in, d_out)]\n",
             LOAD.format("{'weight': weights, 'parts.0.weight': weights}"),
         ),
-        (LINEAR, "`self.parts` is a plain list since adapters.py:36: without nn.ModuleList its layers are not part of `Layer`."),
+        (
+            LINEAR,
+            "a plain list since adapters.py:36: without nn.ModuleList its layers are not part of `Layer`.",
+        ),
     ),
     "a buffer that is part of the state dict": (
         layer(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from staff.tests.locate.conftest import Explain
 from staff.tests.locate.test_calls import list_marks
@@ -113,6 +114,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a + b * 5", (7, 2), 24, changes.PARENTHESES),
         ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 7), changes.NOTHING),
         ("c = a > 9\n    c = b > 1\n    return c", (7, 2), False, changes.CONDITION),
+        ("return solve(abs(a), b, 0)", (-7, 2), 13, changes.NESTED),
         ("return 'left'", (7, 2), "right", changes.OPTION),
     ],
 )
@@ -121,6 +123,17 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 ) -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
     assert answers.get(right) == words
+
+
+def test_a_step_is_taken_for_another_name_too() -> None:
+    answers = list_answers('def f(a, ab):\n    a = abs(a)\n    return f"{a} {ab}"\n', -7, -2, alike=["a", "ab"])
+    assert answers["7 2"] == changes.TOO
+
+
+def test_a_tensor_is_repeated_in_the_other_way() -> None:
+    for old, new in (("repeat(1, 2)", "1, 1, 2, 2"), ("repeat_interleave(2, -1)", "1, 2, 1, 2")):
+        answers = list_answers(f"import torch\ndef f(x):\n    return str(x.{old}.tolist())\n", torch.tensor([[1, 2]]))
+        assert answers[f"[[{new}]]"] == changes.FUNCTION
 
 
 def test_a_tensor_gets_one_more() -> None:

@@ -164,6 +164,12 @@ class Definitions:
         imported = (vars(each) for each in [*sys.modules.values()] if getattr(each, "__file__", "") == file)
         return next((each.f_globals for each in called if each.f_code.co_filename == file), None) or next(imported, {})
 
+    def is_on_the_way(self, at: str) -> bool:
+        """Tell whether a position is in a function that the error went through."""
+        codes = {each.tb_frame.f_code for each in self._calls}
+        lines = {self.place(code, line) for code in codes for _, _, line in code.co_lines() if line}
+        return at in lines
+
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
         """The student's classes and functions, or other nodes: for each its position, its parent and the node."""
         for path in list_own_code(self._root):

@@ -216,6 +216,7 @@ class Raised:
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
         keys = self._definitions.list_own(ast.Constant)
         given = {at: each.value for at, _, each in keys if str(each.value).partition(".")[0] == match[2]}
+        given = {at: value for at, value in given.items() if self._definitions.is_on_the_way(at)} or given
         key = "".join(f", and {at} gives the key {value!r}" for at, value in given.items()) if len(given) == 1 else ""
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 
@@ -231,7 +232,9 @@ class Raised:
                 kind, holder = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
                 made = self._definitions.find_set(module, name)
                 where = f" since {self._definitions.place(made.code, made.line)}" if made else ""
-                return f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are not part of `{match[1]}`"
+                return (
+                    f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are not part of `{match[1]}`"
+                )
         return ""
 
     def _describe_buffer(self, name: str) -> str:

@@ -126,7 +126,9 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
     """
     if not (here := find_what_is(trace, operand)):
         match = trace.match(operand)
-        is_returned = match and match.names[0] in trace.known.values.keys() - trace.steps.keys() - trace.known.given.keys()
+        is_returned = (
+            match and match.names[0] in trace.known.values.keys() - trace.steps.keys() - trace.known.given.keys()
+        )
         return list_options(trace, operand)[:most] if is_returned else []
     kinds = set(find_counterparts().findall(here.names[0]))
     as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))

@@ -2,13 +2,12 @@
 
 import ast
 import copy
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from whichline.locate.instrument import copy_whole
+from whichline.locate.orders import list_exchanges, list_patterns, order_by_names
 
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Add: (ast.Sub,),
@@ -40,7 +39,6 @@ VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the n
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
-MOST_AXES = 8  # of an operand of einsum
 MOST_FACTORS = 6  # names of fractions by which a value is multiplied or divided
 
 # The words for a change, after "With"; they do not say what would be right.
@@ -61,7 +59,6 @@ ALIKE = "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
-
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
@@ -176,7 +173,7 @@ class Changes:
             case float(x):
                 yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
             case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
-                yield from ((node, ast.Constant(each), ORDER) for each in _list_patterns(x))
+                yield from ((node, ast.Constant(each), ORDER) for each in list_patterns(x))
             case str(x) if x in OTHER:
                 yield node, ast.Constant(OTHER[x]), OPTION
 
@@ -220,17 +217,16 @@ class Changes:
         yield node, ast.IfExp(node.test, node.orelse, node.body), SIDES
         yield from ((node, each, NOTHING) for each in (node.body, node.orelse))
 
-    def _of_tuple(self, node: ast.Tuple, _: Slot) -> Iterator[Change]:
-        yield from ((node, ast.Tuple(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+    def _of_tuple(self, node: ast.Tuple | ast.List, _: Slot) -> Iterator[Change]:
+        yield from ((node, type(node)(each, ast.Load()), ORDER) for each in list_exchanges(node.elts))
 
-    def _of_list(self, node: ast.List, _: Slot) -> Iterator[Change]:
-        yield from ((node, ast.List(each, ast.Load()), ORDER) for each in _list_exchanges(node.elts))
+    _of_list = _of_tuple
 
     def _of_set(self, node: ast.Set, _: Slot) -> Iterator[Change]:
         yield from ((node, ast.Set([other for other in node.elts if other is not each]), NOTHING) for each in node.elts)
 
     def _of_dict(self, node: ast.Dict, _: Slot) -> Iterator[Change]:
-        yield from ((node, ast.Dict(node.keys, each), ORDER) for each in _list_exchanges(node.values))
+        yield from ((node, ast.Dict(node.keys, each), ORDER) for each in list_exchanges(node.values))
 
     def _of_slice(self, node: ast.Slice, slot: Slot) -> Iterator[Change]:
         lower, upper, marked = node.lower, node.upper, slot[0]
@@ -250,14 +246,14 @@ class Changes:
             field = {"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]}
             yield node, ast.Call(_with(func, **field), arguments, keywords), FUNCTION
         if not any(isinstance(each, ast.Starred) for each in arguments):
-            by_names = _order_by_names(arguments, self.parameters.get(name, ()))
-            orders = [*by_names, *_list_exchanges(arguments)]
+            by_names = order_by_names(arguments, self.parameters.get(name, ()))
+            orders = [*by_names, *list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
         for other in self.calls.get(ast.unparse(func), ()):
             for number, (own, its) in enumerate(zip(arguments, other.args, strict=False)):
                 if ast.unparse(own) != ast.unparse(its):
                     yield node, ast.Call(func, [*arguments[:number], its, *arguments[number + 1 :]], keywords), ALIKE
-        for values in _list_exchanges([each.value for each in keywords]):
+        for values in list_exchanges([each.value for each in keywords]):
             new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
             yield node, ast.Call(func, arguments, new), ARGUMENTS
         if name in ("var", "std") and not any(each.arg in ("unbiased", "correction", "ddof") for each in keywords):
@@ -269,6 +265,8 @@ class Changes:
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        if is_method and isinstance(func, ast.Attribute):
+            yield from ((node, each, FUNCTION) for each in _list_repeated(func, arguments, keywords))
         if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args:
             outer = ast.Call(func, [inside.args[0], *arguments[1:]], keywords)
             yield node, ast.Call(inside.func, [outer, *inside.args[1:]], inside.keywords), NESTED
@@ -290,16 +288,17 @@ class Changes:
         yield node, ast.Pass(), LINE
 
     def _of_assign(self, node: ast.Assign, _: Slot) -> Iterator[Change]:
-        names = {each.id for each in node.targets if isinstance(each, ast.Name)}
-        if names & count_read(node.value).keys():
+        names = {each.id for each in node.targets if isinstance(each, ast.Name)} & count_read(node.value).keys()
+        if names:
             yield node, ast.Pass(), LINE
-        for name in names & count_read(node.value).keys() if isinstance(node.value, ast.Call) else ():
+        for name in names if isinstance(node.value, ast.Call) else ():
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
         if isinstance(target := node.targets[0], ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
-            yield node, ast.Assign([target], ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])), CONDITION
-        for each in _list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
+            both = ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])
+            yield node, ast.Assign([target], both), CONDITION
+        for each in list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
             yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
 
     def _list_for_others(self, node: ast.Assign, name: str) -> Iterator[ast.Assign]:
@@ -350,12 +349,18 @@ def _name_called(node: ast.AST) -> str:
     return getattr(func, "attr", getattr(func, "id", ""))
 
 
-def _list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
-    """List the orders of the elements in which two are exchanged."""
-    for i, j in combinations(range(len(elements)), 2):
-        new = [*elements]
-        new[i], new[j] = new[j], new[i]
-        yield new
+def _list_repeated(
+    func: ast.Attribute, arguments: list[ast.expr], keywords: Sequence[ast.keyword]
+) -> Iterator[ast.Call]:
+    """List a tensor repeated as a whole in place of each element, `repeat_interleave`, and the other way round."""
+    several = [i for i, each in enumerate(arguments) if ast.unparse(each) != "1"]
+    axis = [*arguments[1:], *(each.value for each in keywords)]
+    if func.attr == "repeat_interleave" and arguments and len(axis) == 1:
+        cat = ast.parse("__import__('torch').cat", mode="eval").body
+        yield ast.Call(cat, [ast.BinOp(ast.List([func.value], ast.Load()), ast.Mult(), arguments[0]), axis[0]], [])
+    elif func.attr == "repeat" and len(several) == 1 < len(arguments):
+        at = ast.Constant(several[0] - len(arguments))
+        yield ast.Call(_with(func, attr="repeat_interleave"), [arguments[several[0]], at], [])
 
 
 def _list_copies(node: ast.expr) -> list[ast.expr]:
@@ -372,14 +377,6 @@ def _list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Ca
                 yield ast.Call(other.func, [node, *other.args[1:]], other.keywords)
 
 
-def _order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:
-    """The arguments in the order of the parameters of these names, where that is no exchange of two."""
-    by_name = {getattr(each, "id", getattr(each, "attr", "")): each for each in arguments}
-    names = [*parameters[: len(arguments)]]
-    if len(by_name) == len(arguments) > 2 and {*by_name} == {*names} and [*by_name] != names:
-        yield [by_name[name] for name in names]
-
-
 def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
     """List a bound plus one and minus one; the bound of a slice may be missing."""
     if bound is None:
@@ -387,18 +384,6 @@ def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.ex
     if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes
         return []
     return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
-
-
-def _list_patterns(text: str) -> Iterator[str]:
-    """The pattern of einsum or einops with two axes of one operand, or of the result, exchanged."""
-    terms = re.split("(->|,)", text)
-    axis = r"\w+" if any(" " in each.strip() for each in terms) else r"\w"
-    for number, term in enumerate(terms):
-        axes = [each for each in re.finditer(axis, term) if each.group() != "1"]
-        for one, other in combinations(axes[:MOST_AXES], 2):
-            between = term[one.end() : other.start()]
-            new = f"{term[: one.start()]}{other.group()}{between}{one.group()}{term[other.end() :]}"
-            yield "".join((*terms[:number], new, *terms[number + 1 :]))
 
 
 def get_node(slot: Slot) -> ast.AST:

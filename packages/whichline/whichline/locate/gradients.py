@@ -287,7 +287,9 @@ def _list_setting(name: Expression) -> set[int]:
     """List the lines of a function that set a name, or some of its elements."""
     found: set[int] = set()
     for node in ast.walk(Mutable(read_tree(name.file), name.function).function):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
         if any(isinstance(each, ast.Name) and each.id == name.text for target in targets for each in ast.walk(target)):
             found |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
     return found

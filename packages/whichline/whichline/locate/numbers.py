@@ -206,7 +206,7 @@ def _is_of(statement: ast.stmt, place: Expression) -> bool:
 
 
 def _describe_unpassed(found: Found, observed: Observed) -> str:
-    """Name a parameter that a call leaves at its default: at None if the difference is not simple, else the wrong one."""
+    """Name a parameter that a call leaves at None, if the difference is not simple, or at a wrong default."""
     call, wrong = found.place.node, next(iter(found.patch)).text if found.shown else "None"
     if (found.difference.is_simple and not found.shown) or not isinstance(call, ast.Call):
         return ""

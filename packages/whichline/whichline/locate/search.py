@@ -18,6 +18,7 @@ from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_one_call, is_by_chance
+from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, list_explained, rank
 from whichline.locate.options import Option, Options, name_at
@@ -135,7 +136,7 @@ class Search:
         """
         tests = choose_kinds(self.experiment.failing, MAX_TRACES)
         traces = [trace for trace in map(self.experiment.run, tests) if trace.steps and trace.places]
-        self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
+        self.traces = sorted(traces, key=lambda trace: bool(list_leaves(trace.given)))
         return self._list_divergences() if self.traces else []
 
     def _list_divergences(self) -> list[Expression]:

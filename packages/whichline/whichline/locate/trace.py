@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.suite import Test
-from whichline.locate.checkpoints import Step, list_leaves
+from whichline.locate.checkpoints import Step
 from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.times import Event, list_operand_times, list_used
@@ -48,17 +48,11 @@ class Trace:
     def steps(self) -> Mapping[str, Step]:
         return self.known.steps.taken
 
-    @property
-    def needs_gradients(self) -> bool:
-        """Tell whether the test asks for gradients with respect to the inputs."""
-        return bool(list_leaves(self.given))
-
     @cached_property
     def sizes(self) -> set[float]:
         """The sizes of the inputs and of the checkpoints."""
-        tensors = [value.tensor for value in self.known.values.values()]
-        shapes = [size for x in tensors for size in x.shape]
-        return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
+        shapes = {float(size) for value in self.known.values.values() for size in value.tensor.shape}
+        return shapes | {float(x) for x in self.arguments.values() if isinstance(x, int)}
 
     @cached_property
     def places(self) -> list[Expression]:
@@ -73,8 +67,7 @@ class Trace:
 
     def value(self, place: Expression) -> list[Any]:
         """Return the values of an expression; of a tensor that is changed in place, the last one."""
-        values = list(self.values[place])
-        return values[-1:] if place.in_place else values
+        return [*self.values[place]][-1 if place.in_place else 0 :]
 
     def match(self, place: Expression) -> Match | None:
         """Find the checkpoints that an expression equals; None if the reference computes no such value."""
@@ -202,8 +195,7 @@ class Trace:
 
     def is_before(self, place: Expression, other: Expression) -> bool:
         """Tell whether an expression is computed before another one."""
-        both = [each for each in self.places if each in (place, other)]
-        return len(both) == 2 and both[0] is place
+        return [each for each in self.places if each in (place, other)] == [place, other]
 
     @cached_property
     def inside(self) -> dict[Expression, set[Expression]]:
