@@ -169,6 +169,19 @@ class Table:
     def fill(self, size):
         for row in range(size - 1):
             self.rows.append(row)
+
+
+class Total:
+    def __init__(self, share):
+        self.share, self.total = share, 0.0
+
+    def add(self, x):
+        self.total += x
+        return self.total + self.share
+
+
+def get_total():
+    return Total
 """
 SOLUTION = """
 import torch
@@ -313,6 +326,19 @@ class Table:
 
     def fill(self, size):
         self.entries = dict.fromkeys(range(size))
+
+
+class _Sum:
+    def __init__(self, share):
+        self.numbers, self.share = [], share
+
+    def add(self, x):
+        self.numbers.append(x)
+        return sum(self.numbers) * self.share
+
+
+def get_total():
+    return _Sum
 """
 TESTS = """
 import pytest
@@ -418,6 +444,11 @@ def test_table_again(table):
     assert table.rows[-1] == 3
 
 
+def test_total():
+    total = code.get_total()(0.5)
+    assert [total.add(4.0), total.add(6.0)] == [2.0, 5.0]
+
+
 def test_wrong(x):
     assert code.Stats().add(1.0, 2).count == 3
 """
@@ -437,6 +468,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         # A parameter that the reference does not take; a method of a base class without a reference.
         ("test_gain", "return x * self.gain + 1", "With the answer here"),
         ("test_descent", "change = 2 * self.rate * gradient", "found 2 times that value."),
+        # A class that a function returns, under another name than the reference's.
+        ("test_total", "return self.total + self.share", "Expected the answer, 2; found 4.5."),
         ("test_renamed", "return x * self.columns - self.weight_of_rows", "With the answer here"),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from whichline.engine.compare import WrongAnswer
@@ -76,7 +77,7 @@ def find_simpler(
 
 
 def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
-    """List the first unknown values: new tensors of fractions, then views and others, then single numbers.
+    """List the first unknown values: tensors, then those that count, and parts that a loop takes, then numbers.
 
     Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
     """
@@ -88,15 +89,17 @@ def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
     def rank(place: Expression) -> tuple[bool, bool]:
         trace = search.find_trace(place)
         value, operands = trace.objects[place][0], trace.list_operands(place)
-        is_new = isinstance(value, Tensor) and value.is_floating_point() and not isinstance(place.node, ast.Assign)
-        return trace.is_number(place), not is_new or any(_shares(value, trace.objects[each][0]) for each in operands)
+        is_counted = isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
+        is_part = len(trace.values[place]) > 1 and any(_shares(value, trace.objects[each][0]) for each in operands)
+        return trace.is_number(place), is_counted or is_part or isinstance(place.node, ast.Assign)
 
     return sorted(divergences, key=rank)
 
 
-def _shares(x: Tensor, other: Any) -> bool:
+def _shares(x: Any, other: Any) -> bool:
     """Tell whether two tensors share their numbers, as a view does with what it is of."""
-    return isinstance(other, Tensor) and x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    are_tensors = isinstance(x, Tensor) and isinstance(other, Tensor)
+    return are_tensors and x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:
