@@ -28,8 +28,7 @@ def drawn() -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_of_few_choices_each_is_some_cases(length: int) -> None:
     for seed in range(20):
-        chosen = {Spread(seed, turn).choice(range(length)) for turn in range(EXAMPLES)}
-        assert len(chosen) == min(length, EXAMPLES)
+        assert len({Spread(seed, turn).choice(range(length)) for turn in range(EXAMPLES)}) == min(length, EXAMPLES)
 
 
 def test_every_kind_has_a_case_of_each_scale() -> None:

@@ -188,8 +188,7 @@ def test_a_changed_tensor_in_a_dictionary_is_found(tmp_path: Path, monkeypatch: 
     state(monkeypatch, pick)
     specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "weights": WEIGHTS})]
     write_fixtures(tmp_path, specs)
-    path = tmp_path / "picks/one.safetensors"
-    change(path, {"input/weights/q": torch.zeros(2, 3)})
+    change(tmp_path / "picks/one.safetensors", {"input/weights/q": torch.zeros(2, 3)})
     said = "picks/one: the inputs are not those that were drawn; write it again"
     assert list(check_fixtures(tmp_path, specs)) == [said]
 
@@ -220,8 +219,7 @@ def test_an_answer_that_no_case_keeps(answer: str, said: str, tmp_path: Path, mo
 
 def test_an_answer_of_whole_numbers_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, lambda x: x.argmax(-1) + 10_000)
-    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})]
-    write_fixtures(tmp_path, specs)
+    write_fixtures(tmp_path, [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})])
     case = load_case(tmp_path, "picks/one")
     case.check(torch.tensor([10_000, 10_001, 10_002]))
     for answer, said in (

@@ -52,8 +52,7 @@ BLOCKWISE, DECODING = "run_blockwise_attention", "run_decoding"
 
 
 def masked_with_a_finite_number(right, Q, K, V, mask):
-    scores = Q @ K.mT / Q.shape[-1] ** 0.5
-    return torch.softmax(scores - 1e4 * ~mask, -1) @ V
+    return torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
 
 
 def with_the_cache_in_another_order(right, keys, **rest):

@@ -205,8 +205,7 @@ def ask_lender(lender: StandIn, call: str, **arguments: Any) -> Any:
 
 def send(lender: StandIn, frame: bytes) -> Any:
     header, _ = PREFIX.unpack_from(frame)
-    raw = frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :]
-    reply = lender.reply(raw, "token")
+    reply = lender.reply((frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :]), "token")
     assert reply is not None
     header, _ = PREFIX.unpack_from(reply)
     return json.loads(reply[PREFIX.size : PREFIX.size + header])
@@ -215,8 +214,7 @@ def send(lender: StandIn, frame: bytes) -> Any:
 @pytest.fixture
 def lender() -> StandIn:
     """Lends the softmax of one attention, of scores (2, 3, 4)."""
-    lesson = RemoteCall("run_softmax", (torch.rand(2, 3), 1))
-    lender = StandIn([(lesson, ("in_features", "dim"))])
+    lender = StandIn([(RemoteCall("run_softmax", (torch.rand(2, 3), 1)), ("in_features", "dim"))])
     Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
     asked = (Q, K, V, None)
     lender.begin(RemoteCall("run_scaled_dot_product_attention", asked, recorded=asked), "token")

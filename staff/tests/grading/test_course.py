@@ -173,9 +173,8 @@ def run(*arguments: str) -> str:
 
 
 def test_without_weights_hidden_tests_weigh_four_times_as_much_as_public_ones(tree: Path) -> None:
-    stated = (tree / ASSIGNMENT).read_text()
     weights = re.compile(r"\[problem\.tests\]\ntest_linear = 4\n.*?(?=\[\[problem\]\])", re.DOTALL)
-    (tree / ASSIGNMENT).write_text(weights.sub("", stated))
+    (tree / ASSIGNMENT).write_text(weights.sub("", (tree / ASSIGNMENT).read_text()))
     problem = release.load_graded_problems(tree)["linear"]
     public, hidden = {"test_linear", "test_linear_to_the_last_digit"}, {"test_linear_of_any_shape"}
     hidden |= {"test_hidden_linear", "test_hidden_linear_to_the_last_digit"}
@@ -245,8 +244,7 @@ def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) ->
     course = Course(muted=(untrue.id,), platform="canvas")
     for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
         (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")
-        notes = Notes(explanations=(untrue,))
-        with grade_in_batch(tmp_path, tmp_path / name, notes=notes, course=course) as gradebook:
+        with grade_in_batch(tmp_path, tmp_path / name, notes=Notes(explanations=(untrue,)), course=course) as gradebook:
             assert not any(gradebook.with_texts(each).notes.explanations for each in gradebook.attempts())
     assert "untrue" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*/*"))
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:

@@ -86,9 +86,8 @@ SPELLING = {
 
 @pytest.mark.parametrize("way", SPELLING)
 def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
-    start = "def run_softmax(x, dim): ...\n"
     files = {"adapters.py": "", **SPELLING[way]}
-    files["adapters.py"] = start + files["adapters.py"]
+    files["adapters.py"] = "def run_softmax(x, dim): ...\n" + files["adapters.py"]
     submission = Submission("x", {path: source.encode() for path, source in files.items()}, "adapters")
     ended = (False, 1.0, Outcome.FAILED, Check.CALL)
     failed = Result("test_hidden_softmax[a]", "softmax", True, *ended, raised="ValueError")
@@ -199,8 +198,7 @@ def test_a_deduction_has_its_function_and_line_however_much_else_is_wrong() -> N
 def test_a_headline_over_several_tests_is_true_of_each() -> None:
     shapes = [failed(f"test_softmax[{i}]", f"the answer has shape ({i},), expected (7,)") for i in range(5)]
     shapes += [failed("test_softmax[5]", "the answer has dtype float64, expected float32")]
-    same = [failed(f"test_softmax_gradients[{i}]", "the gradient is missing") for i in range(2)]
-    text = render(*shapes, *same)
+    text = render(*shapes, *[failed(f"test_softmax_gradients[{i}]", "the gradient is missing") for i in range(2)])
     assert "`the answer has shape (0,), expected (7,), for example` in 5 of `test_softmax`" in text
     assert "`the gradient is missing` in 2 of `test_softmax_gradients`" in text
     assert "`the answer has dtype float64, expected float32` in `test_softmax[5]`" in text
@@ -251,8 +249,7 @@ def test_what_is_not_written_is_what_each_test_says() -> None:
 
 
 def test_a_bonus_problem_that_is_not_written_is_named_and_no_more() -> None:
-    tests = [f"test_blockwise_attention[{i}]" for i in range(40)]
-    text = render(*unwritten("blockwise_attention", *tests))
+    text = render(*unwritten("blockwise_attention", *[f"test_blockwise_attention[{i}]" for i in range(40)]))
     assert "Bonus problems that are not written: Blockwise attention." in text
     assert not costs(text)
     assert "test_blockwise" not in text
@@ -288,9 +285,8 @@ def test_printed_text_is_cut_and_last() -> None:
 )
 @pytest.mark.parametrize("is_found", [True, False])
 def test_the_same_exception_on_the_same_line_is_told_once(error: str, place: str, times: int, is_found: bool) -> None:
-    raised = {"softmax": ("IndexError: 3", "core.py:7"), "linear": (error, place)}
     rows, findings = [], []
-    for id, (kind, where) in raised.items():
+    for id, (kind, where) in {"softmax": ("IndexError: 3", "core.py:7"), "linear": (error, place)}.items():
         code = ("adapters.py:9, in f", "    g()", f"{where}, in g", "    x[3]")
         rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code, place=where) for i in range(9)]
         file, _, line = where.partition(":")
@@ -333,8 +329,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     )
     assert "The same, but for its numbers, in test_softmax[3d], test_softmax_gradients[a]." in first["output"]
     assert first["extra_data"]["lost"] == {"test_softmax": 2 * third, "test_softmax_gradients": 0.25}
-    assert first["extra_data"]["points"] == third
-    assert first["extra_data"]["outcomes"]["test_softmax[3d]"] == "failed"
+    assert (first["extra_data"]["points"], first["extra_data"]["outcomes"]["test_softmax[3d]"]) == (third, "failed")
     assert (hidden["name"], hidden["visibility"]) == ("Softmax: hidden tests", "after_published")
     assert "hidden" not in first["output"]
     assert [test["tags"][0] for test in report["tests"]] == ["softmax", *PROBLEMS]

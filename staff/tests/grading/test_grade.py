@@ -80,8 +80,7 @@ class Graded:
         return (self.out / name / "feedback.md").read_text()
 
     def points(self, name: str, problem: str) -> float:
-        tests = self.results(name)["tests"]
-        return sum(test["extra_data"]["points"] for test in tests if test["tags"][0] == problem)
+        return sum(test["extra_data"]["points"] for test in self.results(name)["tests"] if test["tags"][0] == problem)
 
     def grades(self) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in rows_of(self.out / "grades.csv")}
@@ -111,8 +110,7 @@ def graded(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 def test_a_right_submission_gets_full_marks(graded):
     results = graded.results("right")
-    assert results["extra_data"]["maximum"] == MAXIMUM
-    assert results["score"] == MOST
+    assert (results["extra_data"]["maximum"], results["score"]) == (MAXIMUM, MOST)
     assert {test["status"] for test in results["tests"]} == {"passed"}
     assert graded.feedback("right").startswith(f"# `right`: {MOST:.2f} of {MAXIMUM:g} points")
 
@@ -188,9 +186,8 @@ def test_what_two_machines_stored_gives_the_same_feedback_and_nothing_runs(cours
     """That all else is the same, test_transcripts.py shows with a smaller suite."""
     names = ["wrong-dim", "syntax-error"]
     for name in names:
-        answers = graded.out / "answers" / take_in(graded.out.parent / name).sha256
         (tmp_path / name).mkdir()
-        shutil.copy(answers, tmp_path / name)
+        shutil.copy(graded.out / "answers" / take_in(graded.out.parent / name).sha256, tmp_path / name)
     paths, stored = [graded.out.parent / name for name in names], [tmp_path / name for name in names]
     said = run_staff(course, "grade", *paths, "--out", tmp_path / "merged", "--answers", *stored)
     assert "\nNo submission runs\n" in said
@@ -278,8 +275,7 @@ def test_a_refused_archive_gets_no_points_and_the_reason(graded):
 def test_grades_csv_has_a_row_for_each_submission(graded):
     rows = graded.grades()
     assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{MOST:g}", f"{MAXIMUM:g}")
-    assert rows["forbidden"]["violations"] == "1"
-    assert len(rows) == len(SUBMISSIONS) + 1
+    assert (rows["forbidden"]["violations"], len(rows)) == ("1", len(SUBMISSIONS) + 1)
 
 
 def test_a_second_run_grades_nothing_again_and_mends_the_reports(course, graded, tmp_path):

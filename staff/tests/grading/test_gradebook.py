@@ -151,8 +151,7 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     with new_gradebook(tmp_path) as gradebook:
         gradebook.add(grading)
         gradebook.decide(Waiver(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
-        points = Signed(-0.5)
-        adjustment = Adjustment(student="ada", work=work, problem="softmax", points=points, text="late")
+        adjustment = Adjustment(student="ada", work=work, problem="softmax", points=Signed(-0.5), text="late")
         gradebook.decide(adjustment, "Ada")
         gradebook.add(replace(grading, suite="e" * 64))  # graded again, by another suite
         alan = replace(grading, submission="alan", handed_in=HandedIn((Student("alan", "Alan"),)))
@@ -161,8 +160,7 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
         after = gradebook.find("ada", GRADING.content, "e" * 64)
         other, newer = gradebook.of("alan"), gradebook.of("ada")
     assert after
-    assert (after.waived, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
-    assert after.points == 1.5
+    assert (after.waived, after.adjusted, after.points) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")}, 1.5)
     assert other == alan
     assert newer == replace(grading, content="f" * 64)
 
@@ -178,10 +176,9 @@ PRAGMA user_version = 10;
 
 def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
     results = f"[{','.join(row.as_json() for row in ROWS)}]"
-    weights = json.dumps(WEIGHTS)
     with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
         connection.executescript(BEFORE)
-        connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (weights,))
+        connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (json.dumps(WEIGHTS),))
         for id, submission in ((3, "ada"), (4, "eve")):
             own = vars(GRADING) | {"id": id, "submission": submission, "started": GRADING.started.isoformat()}
             own |= {"notes": json.dumps(asdict(GRADING.notes)), "handed_in": GRADING.handed_in.as_json()}

@@ -332,8 +332,7 @@ def test_a_student_reads_the_grade_that_is_left_after_lateness(tmp_path):
     assert late in (alan / "feedback.md").read_text()
     with zipfile.ZipFile(tmp_path / "feedback.zip") as archive:
         names = ["lovelaceada_LATE_1234_9_feedback.md", "turingalan_LATE_1235_1_feedback.md"]
-        assert archive.namelist() == names
-        assert archive.read(names[0]) == (ada / "feedback.md").read_bytes()
+        assert (archive.namelist(), archive.read(names[0])) == (names, (ada / "feedback.md").read_bytes())
 
 
 def test_members_of_a_group_read_their_own_grades(tmp_path):
@@ -410,9 +409,8 @@ def test_an_extension_of_2_is_that_of_0002_if_there_is_no_other(tmp_path, capsys
 
 
 def test_who_decides_on_one_submission_reads_nothing_of_the_others(tmp_path, capsys):
-    course = Course(due=DUE, extensions={"2": DUE})
     with gradebook_with(tmp_path, lovelaceada_1_1_hw=3) as gradebook:
-        results = Results(tmp_path, gradebook, course, {"softmax": SOFTMAX})
+        results = Results(tmp_path, gradebook, Course(due=DUE, extensions={"2": DUE}), {"softmax": SOFTMAX})
         write_course(Console(), results, "lovelaceada_1_1_hw")
         assert capsys.readouterr().out == ""
         write_course(Console(), results)
@@ -436,8 +434,7 @@ def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back
 
 @pytest.mark.parametrize("start", [*FORMULAS, *AFTER_SPACE, "a;=", 'a;"=', "a; @", "a\t=", "a\n="])
 def test_a_name_is_no_formula_for_a_spreadsheet_whatever_separates_its_cells(tmp_path, start):
-    grading = replace(graded(f"{start}1+1", 1.0), notes=Notes(taken_in=(f"{start}1+1",)))
-    write_all(tmp_path, Course(), grading)
+    write_all(tmp_path, Course(), replace(graded(f"{start}1+1", 1.0), notes=Notes(taken_in=(f"{start}1+1",))))
     text = (tmp_path / "grades.csv").read_text()
     assert text.count("1+1") == 4  # as student, name, submission and note
     for separator in ",;\t":
@@ -471,8 +468,7 @@ LOOSE = {
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
-    paths = [functional, other, adapters]
-    assert find_uploads(paths) == [
+    assert find_uploads([functional, other, adapters]) == [
         Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
         Upload(other, platform),
     ]
@@ -523,8 +519,7 @@ def for_canvas(folder: Path, roster: str, column: str, **points: float) -> tuple
 def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
     points = {"lovelaceada_1234_1_hw": 2.5, "godelkurt_1236_2_hw": 1.0}
     without, strangers, lines = for_canvas(tmp_path, ROSTER, "Attention (55)", **points)
-    assert without == ["Turing, Alan"]
-    assert strangers == ["godelkurt (godelkurt_1236_2_hw)"]
+    assert (without, strangers) == (["Turing, Alan"], ["godelkurt (godelkurt_1236_2_hw)"])
     assert lines == [
         "Student,ID,SIS User ID,SIS Login ID,Section,Attention (55)",
         "    Points Possible,,,,,3",

@@ -123,8 +123,7 @@ LARGE = b"#" * (9 * MIB)
 def test_a_name_is_no_claim_to_the_work_of_another(names: tuple[str, str], suffix: str, tmp_path: Path) -> None:
     honest, mallory = names[0], names[1].removesuffix(".py") + suffix
     found = graded(tmp_path, *handed_in(tmp_path, {honest: HONEST, mallory: LARGE}))
-    assert found.keys() == {honest, mallory}
-    assert (found[honest].points, found[mallory].points) == (3, 0)
+    assert (found.keys(), found[honest].points, found[mallory].points) == ({honest, mallory}, 3, 0)
     assert keys({name: found[name] for name in (honest, mallory)}) == ["77", "55"]
 
 
@@ -151,8 +150,7 @@ def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
 
 
 def test_where_students_name_their_files_a_platforms_form_is_no_proof(tmp_path: Path) -> None:
-    names = ("ada.py", "alan.py", "x_77_1_y.py")
-    found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(names, HONEST)))
+    found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(("ada.py", "alan.py", "x_77_1_y.py"), HONEST)))
     assert {*keys(found)} == {"ada", "alan", "x_77_1_y"}
     assert not any(grading.notes.taken_in for grading in found.values())
 

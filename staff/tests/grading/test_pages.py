@@ -150,9 +150,8 @@ def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
     assert teach(wrong) == f"Teach Scaled dot-product attention next: {costs}"
     unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
     assert teach(wrong, *unwritten) == "Teach RoPE next: what is wrong there costs 2 of 3 students 6.0 points."
-    says = [each.says for each in deductions_of([wrong, *unwritten])]
     unexplained = "Tests of Scaled dot-product attention fail, and nothing was found that explains it."
-    assert says == ["RoPE is not written.", unexplained]
+    assert [each.says for each in deductions_of([wrong, *unwritten])] == ["RoPE is not written.", unexplained]
 
 
 def test_where_no_point_is_lost_nothing_is_taught():
@@ -209,8 +208,7 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     first, second, third = deductions_of([*corner, *entries, kurt])
     costs = first.deduction
     assert (first.id, costs.points, costs.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
-    assert first.later == "Blockwise attention"
-    assert (second.id, second.deduction.points, second.students) == ("s-x", 4, 2)
+    assert (first.later, second.id, second.deduction.points, second.students) == ("Blockwise attention", "s-x", 4, 2)
     assert (third.id, third.deduction.points, third.deduction.bonus) == ("blockwise-other", 0, 3)
 
 
@@ -323,9 +321,8 @@ class Page(HTMLParser):
 
 def test_hostile_text_is_text(tmp_path):
     harmless = site(tmp_path, *(hostile_grading("x", f"s{i}") for i in range(len(HOSTILE))))
-    tame = [Page(page) for page in harmless.values()]
     pages = site(tmp_path, *(hostile_grading(text, f"s{i}") for i, text in enumerate(HOSTILE)))
-    for (name, text), expected in zip(pages.items(), tame, strict=True):
+    for (name, text), expected in zip(pages.items(), [Page(page) for page in harmless.values()], strict=True):
         assert not re.search("[\0\x1b\u202e\u2066]", text), name
         page = Page(text)
         assert page.tags == expected.tags, name  # as if every text were a letter
@@ -335,8 +332,7 @@ def test_hostile_text_is_text(tmp_path):
 
 
 def test_a_line_of_a_hundred_thousand_letters_is_cut_off(tmp_path):
-    pages = site(tmp_path, hostile_grading("x" * 100_000, "long"))
-    assert all(len(page) < 60_000 for page in pages.values())
+    assert all(len(page) < 60_000 for page in site(tmp_path, hostile_grading("x" * 100_000, "long")).values())
 
 
 def test_the_policy_lets_a_page_load_and_run_nothing(tmp_path):

@@ -48,8 +48,7 @@ def test_a_student_whose_work_is_reproduced_has_a_name(tmp_path: Path, monkeypat
         raise click.ClickException(f"{name} of what was taken in")
 
     def reproduce(student: str) -> str:
-        command = ["reproduce", student, "test_softmax[1d]", "--out", str(tmp_path)]
-        return CliRunner().invoke(staff, command).output
+        return CliRunner().invoke(staff, ["reproduce", student, "test_softmax[1d]", "--out", str(tmp_path)]).output
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(commands, "load_and_start", load)

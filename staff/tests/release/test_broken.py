@@ -60,8 +60,7 @@ def test_what_becomes_of_a_mistake() -> None:
     at = next(number for number, line in enumerate(lines, 1) if ".sum(" in line)
     column = lines[at - 1].index("sum(")
     changes = [Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
-    mistakes = [*changes, Mistake("adapters.py", 1, 0, "", "1 +")]
-    outcomes = [*Stage().map(partial(try_in_tree, public), mistakes)]
+    outcomes = [*Stage().map(partial(try_in_tree, public), [*changes, Mistake("adapters.py", 1, 0, "", "1 +")])]
     assert outcomes == [AT, PASSED, NOT_IMPORTED]
 
 

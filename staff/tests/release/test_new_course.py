@@ -199,8 +199,7 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
         assert not [name for name in names if "roster" in name]
         archive.extractall(tmp_path / "source")
     packed = tmp_path / "source" / "staff" / "course"
-    assert (packed / "secret.txt").read_bytes() == secret
-    assert files_in(packed / "hidden") == files_in(folder / "hidden")
+    assert ((packed / "secret.txt").read_bytes(), files_in(packed / "hidden")) == (secret, files_in(folder / "hidden"))
     loads = (
         "import os, sys; from pathlib import Path; os.chdir(sys.argv[1]);"
         "from whichline_grader.grading.suite import load_graded_suite;"

@@ -38,8 +38,7 @@ def test_a_workflow_may_read_and_nothing_a_student_chose_becomes_a_command(name)
 
 
 def test_students_run_the_commands_of_the_readme_without_a_secret():
-    text = (WORKFLOWS / "check.yml").read_text()
-    assert "secrets" not in text
+    assert "secrets" not in (WORKFLOWS / "check.yml").read_text()
     install, *commands, check = [line for command in steps("check.yml").values() for line in command.splitlines()]
     assert install == "pipx install uv"
     assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()

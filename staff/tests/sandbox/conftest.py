@@ -21,8 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "sandbox" in metafunc.fixturenames:
         first, *others = getattr(metafunc.module, "LAYERS", ("bubblewrap", "process"))
         marks = () if metafunc.definition.get_closest_marker("every_layer") else (pytest.mark.nightly,)
-        layers = [first, *(pytest.param(layer, marks=marks) for layer in others)]
-        metafunc.parametrize("sandbox", layers, indirect=True)
+        metafunc.parametrize("sandbox", [first, *(pytest.param(layer, marks=marks) for layer in others)], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

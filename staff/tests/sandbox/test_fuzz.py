@@ -120,8 +120,7 @@ def request(rng: random.Random, folder: Path) -> str:
 
     Of what it got it may ask for the gradients, each time anew.
     """
-    lesson = RemoteCall("run_softmax", (torch.rand(2, 3), 1))
-    lender = StandIn([(lesson, ("in_features", "dim"))])
+    lender = StandIn([(RemoteCall("run_softmax", (torch.rand(2, 3), 1)), ("in_features", "dim"))])
     lender.begin(ATTENTION, TOKEN)
     given, outcome, start = 0, "nothing is lent", frames.PREFIX.size
     for number in range(3):

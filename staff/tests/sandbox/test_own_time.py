@@ -20,8 +20,7 @@ libc.clone(libc.sleep, ctypes.c_void_p((ctypes.addressof(stack) + len(stack)) & 
 
 def watched(program: str, seconds: float) -> tuple[float, float, float]:
     """What a process has computed and what has passed for it, and what could have passed of the time between looks."""
-    command = [sys.executable, "-c", f"print(flush=True)\n{program}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # it has started
         own, began = OwnTime(process.pid), time.monotonic()

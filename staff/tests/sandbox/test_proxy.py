@@ -104,8 +104,7 @@ def test_what_a_call_draws_is_random_unless_the_test_seeds_it(run: Run) -> None:
         seed(3)
         once = draw()
         seed(3)
-        same = [one == other for one, other in zip(once, draw(), strict=True)]
-        assert same == [each == number for each in range(3)]
+        assert [one == other for one, other in zip(once, draw(), strict=True)] == [each == number for each in range(3)]
 
 
 def test_strides_and_identity_go_over(run: Run) -> None:
@@ -113,8 +112,7 @@ def test_strides_and_identity_go_over(run: Run) -> None:
     source = f"def run_scaled_dot_product_attention(Q, K, V, mask):\n    return {answer}"
     x = torch.randn(3, 4).T
     mask = torch.ones(1, 3, dtype=torch.bool).expand(4, 3)
-    same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask)
-    assert same == [True, False, [1, 4], [0, 1]]
+    assert run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask) == [True, False, [1, 4], [0, 1]]
 
 
 def test_a_test_without_gradients_is_one_in_the_worker(run: Run) -> None:
@@ -253,11 +251,9 @@ def run_softmax(x: Float[Tensor, "a b c"], dim) -> Float[Tensor, "d"]:
 
 
 def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
-    source = "import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')"
-    adapters = run(source)
+    adapters = run("import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')")
     adapters.run_softmax(torch.ones(1), 0)
-    assert adapters.respondent.stdout == "\ufffd[2Jhello\n"
-    assert adapters.respondent.stderr == "oh\n"
+    assert (adapters.respondent.stdout, adapters.respondent.stderr) == ("\ufffd[2Jhello\n", "oh\n")
 
 
 def test_what_is_forbidden_still_computes(run: Run) -> None:
@@ -275,8 +271,7 @@ def test_a_proxy_without_anybody_to_ask_says_so() -> None:
 
 
 def test_what_students_read_does_not_say_where_packages_lie(run: Run) -> None:
-    source = "import torch\ndef run_softmax(x, dim):\n    torch.meshgrid(x, x)\n    open(torch.__file__ + 'x')\n"
-    adapters = run(source)
+    adapters = run("import torch\ndef run_softmax(x, dim):\n    torch.meshgrid(x, x)\n    open(torch.__file__ + 'x')\n")
     with pytest.raises(StudentRaised, match=r"No such file or directory: 'torch/__init__\.pyx'"):
         adapters.run_softmax(torch.ones(2), 0)
     assert adapters.respondent.stderr.startswith("torch/functional.py:")

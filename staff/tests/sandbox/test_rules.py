@@ -269,8 +269,7 @@ def test_a_function_without_a_line_of_the_submission_counts(run: Run, source: st
 def test_what_the_end_of_an_argument_runs_comes_too_late(run: Run) -> None:
     late = "out = torch.zeros_like(x)\n    import weakref\n"
     late += "    weakref.finalize(x, lambda y: out.copy_(torch.softmax(y, dim)), x.clone())\n    return out"
-    adapters = run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n")
-    assert not adapters.run_softmax(torch.rand(3), -1).any()
+    assert not run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n").run_softmax(torch.rand(3), -1).any()
 
 
 @pytest.mark.parametrize(

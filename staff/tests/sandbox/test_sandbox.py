@@ -175,8 +175,7 @@ def test_nothing_of_ours_can_be_imported(run: Run) -> None:
 
 def test_the_environment_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CS336_NOT_FOR_STUDENTS", "x")
-    seen = run(trying("return list(os.environ)")).run_softmax(X, 0)
-    assert set(seen) <= {*ENVIRONMENT, "PWD", "LC_CTYPE"}
+    assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {*ENVIRONMENT, "PWD", "LC_CTYPE"}
 
 
 def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:

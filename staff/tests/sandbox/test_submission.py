@@ -54,8 +54,7 @@ def below(prefix: str, files: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(("files", "adapters"), [(FLAT, "adapters"), (CS336, "tests.adapters")])
 def test_layouts(make: type, around: str, files: dict[str, str], adapters: str, tmp_path: Path) -> None:
     taken = take_in(make(tmp_path, below(around, files)))
-    assert taken.adapters == adapters
-    assert taken.files == {path: source.encode() for path, source in files.items()}
+    assert (taken.adapters, taken.files) == (adapters, {path: source.encode() for path, source in files.items()})
 
 
 def test_a_single_file_is_its_own_adapters(tmp_path: Path) -> None:
@@ -103,8 +102,7 @@ def test_links_and_devices_in_an_archive_are_left_out(kind: int, tmp_path: Path)
     with zipfile.ZipFile(archive(tmp_path, FLAT), "a") as out:
         out.writestr(info, "/etc/passwd")
     taken = take_in(tmp_path / "handed-in.zip")
-    assert set(taken.files) == set(FLAT)
-    assert taken.remarks == (LEFT_OUT,)
+    assert (set(taken.files), taken.remarks) == (set(FLAT), (LEFT_OUT,))
 
 
 def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
@@ -113,8 +111,7 @@ def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to("/etc/passwd")
     (tmp_path / "loop").symlink_to(tmp_path)
     taken = take_in(tmp_path)
-    assert set(taken.files) == set(FLAT)
-    assert taken.remarks == (LEFT_OUT,)
+    assert (set(taken.files), taken.remarks) == (set(FLAT), (LEFT_OUT,))
 
 
 def test_adapters_that_are_a_link(tmp_path: Path) -> None:

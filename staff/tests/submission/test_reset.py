@@ -18,10 +18,9 @@ def kit(student: Student, tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     """The problems as a kit has them, with the starter code of each file; the student's folder is the current one."""
     folder = tmp_path_factory.mktemp("kit") / "problems"
     names = {name for problem in load_problems(ROOT).values() for name in problem.files}
-    stubs = {name: stub(name, (ROOT / name).read_text()) for name in names}
     monkeypatch.setattr(problem_folder, "_find_folders", lambda: [folder])
     monkeypatch.chdir(student.folder / "cs336_basics")
-    return write_files(folder / problem_folder.STARTER, stubs)
+    return write_files(folder / problem_folder.STARTER, {name: stub(name, (ROOT / name).read_text()) for name in names})
 
 
 def reset(*arguments: str, typed: str = "") -> Result:

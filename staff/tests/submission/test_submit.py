@@ -50,11 +50,9 @@ def test_a_submission(student: Student) -> None:
         assert sorted([*manifest["files"], "manifest.json"]) == zipped.namelist()
         for name, digest in manifest["files"].items():
             content = (student.folder / name).read_bytes()
-            assert zipped.read(name) == content
-            assert digest == sha256(content).hexdigest()
+            assert (zipped.read(name), digest) == (content, sha256(content).hexdigest())
     assert manifest["board"]["linear"] == {"passed": 0, "tests": 5, "points": 0.0}
-    assert manifest["board"]["rope"]["points"] == 2.0
-    assert manifest.keys() == {"suite", "torch", "board", "files"}
+    assert (manifest["board"]["rope"]["points"], manifest.keys()) == (2.0, {"suite", "torch", "board", "files"})
 
     process = student.run("whichline", "submit", "--check", "submission.zip")
     assert process.returncode == 0

@@ -191,7 +191,6 @@ class _Batch:
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, record.transcript)
         handed = self._identify(attempt)
-        taken_in = (*_describe(attempt.work, handed), *record.notes.taken_in)
         grading = Grading(
             submission=attempt.name,
             path=_decode_path(attempt.work.path),
@@ -201,7 +200,7 @@ class _Batch:
             layer=record.layer,
             started=record.started,
             seconds=record.seconds,
-            notes=replace(record.notes, taken_in=taken_in),
+            notes=replace(record.notes, taken_in=(*_describe(attempt.work, handed), *record.notes.taken_in)),
             handed_in=handed,
             results=record.results,
         )
@@ -210,8 +209,7 @@ class _Batch:
             # As the gradebook has it: staff may have waived a violation of the same content.
             self._report(self.gradebook.of(attempt.name) or grading)
         notes, took = record.notes, {"workers": record.workers, "seconds": round(record.seconds, 1)}
-        event = "refused" if notes.refused else "graded"
-        self._log(attempt, event, **took, why=notes.refused, trouble=notes.trouble)
+        self._log(attempt, "refused" if notes.refused else "graded", **took, why=notes.refused, trouble=notes.trouble)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -229,8 +227,7 @@ class _Batch:
             before = self.gradebook.of(attempt.name)
         if not handed.guessed or before is None or before.handed_in.guessed:
             return handed
-        same = before.content == attempt.content
-        return before.handed_in if same else replace(before.handed_in, at=None, late=False)
+        return before.handed_in if before.content == attempt.content else replace(before.handed_in, at=None, late=False)
 
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""

@@ -52,8 +52,7 @@ def list_calls(remote_call: RemoteCall) -> list[RecordedCall]:
 
     def look(frame: FrameType, event: str, value: Any) -> None:
         if event == "return" and frame.f_code in of_others:
-            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-            given = {name: frame.f_locals[name] for name in names}
+            given = {name: frame.f_locals[name] for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]}
             made.append(RecordedCall(of_others[frame.f_code].__name__, given, _count(value)))
 
     widened, before = [in_dtype(each, torch.float64) for each in remote_call.recorded], sys.getprofile()
@@ -69,8 +68,7 @@ def list_calls(remote_call: RemoteCall) -> list[RecordedCall]:
 @cache
 def _find_codes() -> Mapping[CodeType, tuple[Adapter, str]]:
     """The references by their code, each with its problem."""
-    specs = load_specs().items()
-    rights = ((right, id) for id, spec in specs for right in (*spec.answers, *spec.helpers))
+    rights = ((right, id) for id, spec in load_specs().items() for right in (*spec.answers, *spec.helpers))
     return {inspect.unwrap(right).__code__: (right, id) for right, id in rights}
 
 

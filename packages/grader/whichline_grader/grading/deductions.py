@@ -160,8 +160,7 @@ class Deduction:
         """The command that shows it at home; none where only hidden tests do, or only grading refuses it."""
         if not self.visible or self.visible[0].hidden or describe_refusal(self.visible[0].text):
             return ""
-        shown = (result.see for result in self.visible if result.see)
-        return next(shown, f'uv run pytest -k "{self.visible[0].test}"')
+        return next((result.see for result in self.visible if result.see), f'uv run pytest -k "{self.visible[0].test}"')
 
 
 def divide_deductions(grading: Grading, problems: Mapping[str, Problem]) -> list[Deduction]:
@@ -174,9 +173,8 @@ def divide_deductions(grading: Grading, problems: Mapping[str, Problem]) -> list
             deduction.add(result.maximum * share, problems[result.problem], result.hidden)
     for problem, paid in grading.rule_deductions.items():
         cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
-        said = f"{problem}: {cost}. Write this yourself, without:"
         lines = grading.violations.get(problem, [])
-        kind, finding = _name(Kind.NOT_OWN, problem, (said, *lines))
+        kind, finding = _name(Kind.NOT_OWN, problem, (f"{problem}: {cost}. Write this yourself, without:", *lines))
         cause = Cause(kind, replace(finding, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
         deductions[cause] = Deduction(*cause)
         by_tests = math.fsum(result.points for result in grading.list_results(problem))
@@ -252,8 +250,7 @@ def _list_unwritten(results: Iterable[Result]) -> list[str]:
 
 def _blame_alike(public: Mapping[str, Sequence[Result]], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:
     """Blame the causes of the public tests that fail alike on this case, or on any case if no public test has it."""
-    results = public.get(case, public[""])
-    alike = [each for each in results if each.is_wrong and (each.check is Check.CALL) is raises]
+    alike = [each for each in public.get(case, public[""]) if each.is_wrong and (each.check is Check.CALL) is raises]
     return _share([blames[each.test] for each in alike])
 
 

@@ -66,8 +66,7 @@ def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
     names, found = course.list_names(attempts), []
     for key, theirs in sorted(attempts.items()):
         chosen = _choose(theirs, course.attempt, gradebook.decisions.counts.get(key))
-        name = names.get(key, chosen.student.name)
-        found.append(replace(chosen, student=replace(chosen.student, name=name)))
+        found.append(replace(chosen, student=replace(chosen.student, name=names.get(key, chosen.student.name))))
     return found
 
 

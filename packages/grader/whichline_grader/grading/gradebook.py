@@ -192,8 +192,7 @@ class Gradebook(AbstractContextManager["Gradebook"]):
         """All tests that it was graded with, and what became of those that did not pass."""
         (tests,) = self._connection.execute("SELECT tests FROM attempt WHERE id = ?", (grading.id,)).fetchone()
         rows = self._connection.execute('SELECT test, "case", outcome FROM outcome WHERE attempt = ?', (grading.id,))
-        found = {tables.join_name(test, case): outcome for test, case, outcome in rows}
-        return self._read_list(tests), found
+        return self._read_list(tests), {tables.join_name(test, case): outcome for test, case, outcome in rows}
 
     def paths(self) -> dict[str, str]:
         """The path of each submission when it was last graded, by name."""

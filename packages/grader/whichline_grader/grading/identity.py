@@ -123,8 +123,7 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
             return _parse_gradescope(entry)
     if found := _parse_name(path, platform):
         student = Student(found["id"], _flatten(found["name"]))
-        order = int(found.get("order", "0").replace("-", ""))
-        return HandedIn((student,), order, bool(found.get("late")))
+        return HandedIn((student,), int(found.get("order", "0").replace("-", "")), bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
     return HandedIn((Student(submission.removesuffix(".py"), _flatten(name)),), guessed=True)
 

@@ -81,8 +81,7 @@ class _Grader:
 
     def ask(self, names: set[str]) -> None:
         """Take answers to the questions of these names that are not recorded, of public tests first."""
-        new = names - self.transcript.replies.keys()
-        self.transcript.replies.update(ask(self.interview, *self._group(new)))
+        self.transcript.replies.update(ask(self.interview, *self._group(names - self.transcript.replies.keys())))
 
     def _group(self, names: set[str]) -> tuple[RemoteCalls, RemoteCalls]:
         """The questions of these names, apart from those of no public test."""

@@ -201,18 +201,16 @@ def check_hidden_cases(release: Release) -> None:
 
 def check_public_cases(root: Path) -> None:
     """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
-    stored = list_case_names(root / "fixtures", "**/*")
     expected = {case.name for spec in load_specs().values() for case in spec.public}
-    if missing := sorted(expected.difference(stored)):
+    if missing := sorted(expected.difference(list_case_names(root / "fixtures", "**/*"))):
         todo = f"run `{name_command('staff verify --write')}`"
         raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; {todo}")
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
-    problems = load_graded_problems(root)
     hidden = (hidden_tests(), load_release().cases)
-    return load_suite(root, [root / "tests"], problems, proxy, remote=True, hidden=hidden)
+    return load_suite(root, [root / "tests"], load_graded_problems(root), proxy, remote=True, hidden=hidden)
 
 
 def list_refused_results(suite: Suite, why: str) -> list[Result]:

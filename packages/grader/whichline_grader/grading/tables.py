@@ -102,8 +102,7 @@ def make_tables(connection: sqlite3.Connection, version: int) -> None:
     for statement in SCHEMA.split(";"):
         connection.execute(statement)
     if version:
-        ids = connection.execute("SELECT id FROM grading ORDER BY id").fetchall()
-        for (id,) in ids:
+        for (id,) in connection.execute("SELECT id FROM grading ORDER BY id").fetchall():
             row = dict(connection.execute("SELECT * FROM grading WHERE id = ?", (id,)).fetchone())
             try:
                 notes, results = json.loads(row["notes"]), json.loads(row["results"])

@@ -185,8 +185,7 @@ def ask(interview: Interview, *groups: RemoteCalls) -> dict[str, list[Reply]]:
                 (alone if remote_call.memory else again if is_again else first).append((name, number))
         for some in (first, alone, again, again):
             for name, number in some:
-                before = list_values(replies[name][:number])
-                replies[name][number] = interview.ask(remote_calls[name][number], before)
+                replies[name][number] = interview.ask(remote_calls[name][number], list_values(replies[name][:number]))
             if some is not again:
                 interview.end_worker()
     interview.end_worker()
@@ -299,8 +298,7 @@ def read_transcript(record: bytes, remote_calls: RemoteCalls, provenance: Proven
 
 
 def _pack(reply: Reply) -> _Entry:
-    stopped = reply.stopped and (type(reply.stopped).__name__, str(reply.stopped))
-    return _Entry(reply.raw, reply.printed, stopped)
+    return _Entry(reply.raw, reply.printed, reply.stopped and (type(reply.stopped).__name__, str(reply.stopped)))
 
 
 def _read(entry: _Entry, asked: RemoteCall | None, before: Sequence[Reply]) -> Reply:

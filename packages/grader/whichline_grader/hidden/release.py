@@ -95,8 +95,7 @@ def load_course_folder() -> CourseFolder:
 def naming(folder: str, secret: bytes) -> str:
     """Write this folder and this secret into the first lines of the text of `course.toml`."""
     stated = (get_root() / COURSE).read_text(encoding="utf-8")
-    others = re.sub(r"^(folder|secret_sha256) *=.*\n", "", stated, flags=re.MULTILINE)
-    return name_folder(folder, secret) + others
+    return name_folder(folder, secret) + re.sub(r"^(folder|secret_sha256) *=.*\n", "", stated, flags=re.MULTILINE)
 
 
 def name_folder(folder: str, secret: bytes) -> str:

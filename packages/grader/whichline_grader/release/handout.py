@@ -197,9 +197,8 @@ def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
     """Run a command and return what it prints. Commits have the same bytes whoever makes them and whenever."""
     who = {f"GIT_{role}_{key}": "staff" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
-    quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     try:
-        env = os.environ | who | when | quiet
+        env = os.environ | who | when | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         run = subprocess.run(command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=True)
         return run.stdout
     except FileNotFoundError:

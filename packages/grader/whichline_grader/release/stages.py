@@ -29,8 +29,7 @@ class Stage:
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """Do the work for each item, in a fork for each processor; yield what it gives, the only thing pickled."""
         self.total = len(items)
-        processors = len(os.sched_getaffinity(0))
-        with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:
+        with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork"), _share, (work, items)) as forks:
             given = forks.map(_do, range(len(items)))
             hidden = not self.console.is_terminal
             # A thread that draws must not be there when a process is forked.

@@ -58,8 +58,7 @@ def check_texts(texts: Mapping[str, str], problems: Collection[str]) -> None:
 
 def _make_anchor(section: str) -> str:
     """The name under which a heading is linked to."""
-    heading = section.partition("\n")[0].removeprefix("## ")
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+    return re.sub(r"[^\w -]", "", section.partition("\n")[0].removeprefix("## ").lower()).replace(" ", "-")
 
 
 def _are_all_in(left_out: Collection[str], ids: Collection[str]) -> bool:

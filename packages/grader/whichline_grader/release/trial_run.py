@@ -81,9 +81,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
 
 def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
     hinted = [id for id, each in problems.items() if each.hints]
-    updates = map(str, out.resolve().glob("update-*.zip"))
     told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]
-    for each in (*told, ("update", *updates)):
+    for each in (*told, ("update", *map(str, out.resolve().glob("update-*.zip")))):
         _run(clone, "uv", "run", command, *each)
 
 

@@ -299,8 +299,7 @@ def _spawn(layer: Layer, diagnosing: bool) -> Starting:
         process.kill()
         expected = "the same torch and the same vector instructions inside"
         raise SandboxError(f"expected {expected}, {here}; got {reports[0]!r}")
-    diagnosis = Sandbox(process, controls[1], layer) if diagnosing else None
-    return Sandbox(process, controls[0], layer, diagnosis)
+    return Sandbox(process, controls[0], layer, Sandbox(process, controls[1], layer) if diagnosing else None)
 
 
 def _command_zygote(layer: Layer, folder: Path, diagnosing: bool, controls: list[int]) -> list[str]:

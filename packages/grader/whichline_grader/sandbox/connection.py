@@ -46,8 +46,7 @@ class Connection:
         self._poll.modify(channel, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
         for descriptor, event in self._poll.poll(seconds * 1000):
             if descriptor != channel:
-                stream = "stdout" if descriptor == self.process.stdout else "stderr"
-                if not self._keep(descriptor, stream):
+                if not self._keep(descriptor, "stdout" if descriptor == self.process.stdout else "stderr"):
                     self._poll.unregister(descriptor)
             elif event == select.POLLOUT:
                 self._write()

@@ -128,8 +128,7 @@ class Interview(AbstractContextManager["Interview"]):
         """Send a request that is not a call of an adapter to a worker that understands it."""
         token, tensors = secrets.token_hex(8), list[Tensor]()
         encoded = [encode(each, tensors) for each in arguments]
-        frame = pack({"call": what, "arguments": encoded, "token": token}, tensors)
-        return self._answer(what, frame, token, [])
+        return self._answer(what, pack({"call": what, "arguments": encoded, "token": token}, tensors), token, [])
 
     def end_worker(self) -> None:
         """Kill the worker, and wait until nothing of it is left; the next question goes to a fresh one."""

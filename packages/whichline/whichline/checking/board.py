@@ -58,8 +58,7 @@ class Score:
             return "not run"
         if self.first_failure is None:
             return "passed"
-        unwritten = all(result.check is Check.NOT_WRITTEN for result in self.results)
-        return "not implemented" if unwritten else "failing"
+        return "not implemented" if all(result.check is Check.NOT_WRITTEN for result in self.results) else "failing"
 
 
 def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
@@ -67,9 +66,8 @@ def score(problems: Iterable[Problem], results: Iterable[Result], explanations: 
     results, explanations = list(results), list(explanations)
     scores = []
     for problem in problems:
-        own = tuple(result for result in results if result.problem == problem.id)
         told = tuple(explanation for explanation in explanations if explanation.problem == problem.id)
-        scores.append(Score(problem, own, told))
+        scores.append(Score(problem, tuple(result for result in results if result.problem == problem.id), told))
     return scores
 
 
@@ -96,8 +94,7 @@ def wrap_lines(lines: Iterable[str], width: int, margin: str = "") -> Iterator[s
         indent = margin + " " * (len(line) - len(line.lstrip()))
         wrapper = textwrap.TextWrapper(max(width - len(indent), 20), subsequent_indent="  ")
         wrapper.break_long_words = wrapper.break_on_hyphens = False
-        parts = wrapper.wrap(line.strip())
-        yield from (f"{indent}{part}" for part in parts or [""])
+        yield from (f"{indent}{part}" for part in wrapper.wrap(line.strip()) or [""])
 
 
 def find_together(findings: Sequence[Finding]) -> list[Finding]:

@@ -61,8 +61,7 @@ def hint(problem: str | None, step: int) -> None:
     if problem:
         chosen = find_problem(problems, problem)
     else:
-        run = run_once(root, list(problems), console, most=0)
-        scores = score(problems.values(), run.results_or_error())
+        scores = score(problems.values(), run_once(root, list(problems), console, most=0).results_or_error())
         chosen = next((each.problem for each in scores if each.first_failure), None)
         if chosen is None:
             click.echo(f"Every public test passes: there is nothing left to hint at. Now {name_command('submit')}")

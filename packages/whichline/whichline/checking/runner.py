@@ -234,9 +234,8 @@ def _send(
     process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int, kept: Sequence[str] | None
 ) -> None:
     how = {"most": most, "kept": kept or [], "early": kept is not None}
-    line = json.dumps({"run": run, "problems": problems, **how})
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
-        _pipe(process.stdin).write(line.encode() + b"\n")
+        _pipe(process.stdin).write(json.dumps({"run": run, "problems": problems, **how}).encode() + b"\n")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -107,8 +107,7 @@ def _shorten_warning(message: str, root: Path) -> str:
 
 def is_short(config: pytest.Config) -> bool:
     """Tell whether the user did not ask for every failure."""
-    is_traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
-    return not is_traced and config.get_verbosity() < 1
+    return not any(arg.startswith("--tb") for arg in config.invocation_params.args) and config.get_verbosity() < 1
 
 
 def shorten_findings(findings: Sequence[Finding], results: Iterable[Result]) -> Iterator[str]:
@@ -165,7 +164,6 @@ def count_kinds(failures: Sequence[Failure], what: str) -> Iterator[str]:
         kinds.setdefault(re.sub(r"\d[\d.,]*\b", "", result.headline), []).append((test, result))
     for alike in kinds.values():
         names = list(dict.fromkeys(test.parameter or test.name.removeprefix("test_") for test, _ in alike))
-        more = [*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]
         first = ", the first" * (len({result.headline for _, result in alike}) > 1)
         yield f"{len(alike)} {what}{first}: {shorten(alike[0][1].headline, LONGEST_KIND, placeholder=' …')}"
-        yield f"  {', '.join(more)}"
+        yield f"  {', '.join([*names[:MOST_NAMED], *(['…'] if len(names) > MOST_NAMED else [])])}"

@@ -244,9 +244,8 @@ def is_own_code(path: PurePath) -> bool:
         return is_students(path)
     if not folders:
         return not IS_TEST.match(name)
-    given = {*GIVEN_FOLDERS, *get_assignment().in_kit}
     others = any(part.startswith((".", "whichline")) or part in INSTALLED for part in folders)
-    return not (folders[0] in given or others or IS_TEST.match(name))
+    return not (folders[0] in {*GIVEN_FOLDERS, *get_assignment().in_kit} or others or IS_TEST.match(name))
 
 
 def is_own_file(file: str, root: Path) -> bool:

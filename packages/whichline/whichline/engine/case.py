@@ -172,8 +172,7 @@ class Case:
         yield
         for name, x in tensors.items():
             if not torch.equal(x, before[name]):
-                message = f"{name} was changed: look for an operation in place, such as x /= ..."
-                raise WrongAnswer(message, Check.INPUTS)
+                raise WrongAnswer(f"{name} was changed: look for an operation in place, such as x /= ...", Check.INPUTS)
 
     def require_gradients(self) -> None:
         """Mark the inputs whose gradients are stored."""
@@ -199,8 +198,7 @@ class Case:
 
 def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
     """The dtype of the first floating-point tensor among some inputs; torch's default dtype if there is none."""
-    dtypes = (x.dtype for _, x in list_tensors(inputs) if is_float(x))
-    return next(dtypes, torch.get_default_dtype())
+    return next((x.dtype for _, x in list_tensors(inputs) if is_float(x)), torch.get_default_dtype())
 
 
 def list_tensors(inputs: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -218,8 +216,7 @@ def list_case_names(fixtures: Path, pattern: str) -> list[str]:
     A student should read the simplest failure first. So a test case made by hand comes first, then those without
     something, such as "no-batch", and other dtypes come last.
     """
-    paths = fixtures.glob(f"{pattern}.safetensors")
-    names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
+    names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in fixtures.glob(f"{pattern}.safetensors"))
     return sorted(names, key=lambda name: ("float" in name, "by-hand" not in name, "no-" not in name, name))
 
 

@@ -88,8 +88,7 @@ class Definitions:
         if before and is_in_loop(node):
             before += [each for each in all_of_them if each.line == node.lineno]
         if before:  # a line under a condition may not have run
-            is_sure = node.lineno <= before[-1].last
-            return Origin(code, before[-1].line, before[-1].value, names) if is_sure else None
+            return Origin(code, before[-1].line, before[-1].value, names) if node.lineno <= before[-1].last else None
         outer = Source.executing(self._calls[depth - 1]).node if -depth < len(self._calls) else None
         given = bind(outer, code).get(text) if isinstance(outer, ast.Call) else None
         if given is None:
@@ -151,8 +150,7 @@ class Definitions:
             if not _gives(each) and any(getattr(inner, "name", "") == called for inner in each.body):
                 return f"`{each.name}` in {at} defines `{called}`, and has no `return`"
         for at, each in own:
-            names = self._find_module(at)
-            for maker in each.decorator_list if names.get(each.name, self) is None else ():
+            for maker in each.decorator_list if self._find_module(at).get(each.name, self) is None else ():
                 if where := _find_silent(maker, own):
                     return f"`{each.name}` in {at} is None, since its decorator gives nothing back: {where}"
         return ""
@@ -301,8 +299,7 @@ def _find_field(owner: Any, name: str) -> Origin | None:
 
 def _list_named(call: ast.Call) -> list[str | None]:
     """The names of a call's keywords; None for `**more`, and for `*more`."""
-    starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return [*(each.arg for each in call.keywords), *[None] * starred]
+    return [*(each.arg for each in call.keywords), *[None] * any(isinstance(each, ast.Starred) for each in call.args)]
 
 
 def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:

@@ -239,8 +239,7 @@ class ExceptionReport:
         """Find the last line of the `backward` of a class, if there is one: its file, number and function."""
         for at, holder, each in self._definitions.list_own(ast.FunctionDef):
             if each.name == "backward" and isinstance(holder, ast.ClassDef) and holder.name == kind:
-                file = at.rpartition(":")[0]
-                return str(self._root / file), each.body[-1].lineno, f"{kind}.backward"
+                return str(self._root / at.rpartition(":")[0]), each.body[-1].lineno, f"{kind}.backward"
         return None
 
     @cached_property
@@ -348,8 +347,7 @@ class ExceptionReport:
         """For each size in the test case, the axes that have it, with their names in the adapter's annotations."""
         names: defaultdict[int, list[str]] = defaultdict(list)
         frame = self.calls[0].tb_frame
-        function = frame.f_globals.get(frame.f_code.co_name)
-        for argument, annotation in getattr(function, "__annotations__", {}).items():
+        for argument, annotation in getattr(frame.f_globals.get(frame.f_code.co_name), "__annotations__", {}).items():
             shape = getattr(frame.f_locals.get(argument), "shape", ())
             for each in (annotation, *get_args(annotation)):
                 axes = str(getattr(each, "dim_str", "")).split()

@@ -242,8 +242,7 @@ def explain_pattern(error: BaseException) -> list[str]:
         return []
     pattern, sizes, why = found.groups()
     left, shape = pattern.partition("->")[0].strip(), tuple(map(int, sizes.split(",") if sizes else []))
-    groups = re.findall(r"\([^)]*\)|\.\.\.|\w+", left)
-    if said := _explain_count(left, groups, shape):
+    if said := _explain_count(left, re.findall(r"\([^)]*\)|\.\.\.|\w+", left), shape):
         return [said]
     return [f"`{pattern}` does not fit the shape {shape}: {why[0].lower()}{why[1:].removesuffix('.')}"]
 

@@ -37,8 +37,7 @@ missing: set[str] = set()
 
 def install(files: dict[str, bytes]) -> None:
     """Make the modules in `files` (path below the submission's root -> source) importable before all others."""
-    absolute = {f"{ROOT}/{path}": source for path, source in files.items()}
-    sys.path_hooks.insert(0, partial(_Folder, absolute))
+    sys.path_hooks.insert(0, partial(_Folder, {f"{ROOT}/{path}": source for path, source in files.items()}))
     sys.path[:0] = [ROOT, f"{ROOT}/src"]
     sys.modules.update(dict.fromkeys(BLOCKED))  # type: ignore[arg-type]  # None is how Python bars a module
     importlib.metadata.version = partial(_look_up, importlib.metadata.version, "0")

@@ -168,15 +168,13 @@ def _restrict_files(readable: list[str]) -> bool:
     version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return False
-    files = FILE_RIGHTS[min(version, 5)]
     network = 0b11 if version >= 4 else 0  # bind and connect TCP
     scoped = 0b11 if version >= 6 else 0  # abstract sockets and signals
-    rules = _Ruleset(files, network, scoped)
+    rules = _Ruleset(FILE_RIGHTS[min(version, 5)], network, scoped)
     ruleset = check(libc.syscall(LANDLOCK_CREATE, ctypes.byref(rules), ctypes.sizeof(rules), 0), "landlock")
     for path in readable:
         parent = os.open(path, os.O_PATH)
-        rights = READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE
-        rule = _PathBeneath(rights, parent)
+        rule = _PathBeneath(READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE, parent)
         check(libc.syscall(LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0), "landlock")
         os.close(parent)
     check(libc.syscall(LANDLOCK_RESTRICT, ruleset, 0), "landlock")
