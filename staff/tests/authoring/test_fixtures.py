@@ -167,8 +167,6 @@ def pick(**inputs: Any) -> torch.Tensor:
 
 
 WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
-
-
 ARRAY = (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3))
 NAMED = ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]})
 

@@ -42,8 +42,6 @@ def in_float32_at_least(x: Tensor, dim: int) -> Tensor:
 
 
 HALF_PRECISION = {f"test_softmax_in_half_precision[{dtype}]" for dtype in ("float16", "bfloat16")}
-
-
 LAST_DIGIT = {f"test_softmax_to_the_last_digit[{dtype}]" for dtype in ("float32", "float64")}
 LESS = [(in_float32, {"test_softmax_to_the_last_digit[float64]"}), (right_to_four_digits, LAST_DIGIT)]
 

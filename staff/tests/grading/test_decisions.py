@@ -83,7 +83,6 @@ def test_points_are_added_and_taken_back(out):
     assert f"softmax: +0.5 points by staff: {WHY}" in feedback
     assert f"| Softmax | {float(now['softmax']):.2f} / 2 |" in feedback
     assert row(out, "alan") == alan
-
     # The second takes the place of the first; a negative number is no option.
     assert f"Written to {out / 'decisions.toml'}" in said
     said = succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)

@@ -8,18 +8,10 @@ import pytest
 
 from staff.tests.grading.shadow_class import CLASS, ROOT, write_tree
 from staff.tests.grading.test_gradebook import GRADING
+from whichline_grader.grading import findings
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.findings import (
-    BESIDE,
-    LOOKS,
-    MOST_LISTED,
-    PAST,
-    TOO_DEEP,
-    TOO_LONG,
-    UNNAMED,
-    find_means_to_hide,
-)
+from whichline_grader.grading.findings import LOOKS, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, find_means_to_hide
 from whichline_grader.grading.graded import Notes, read_notes
 from whichline_grader.grading.report import Report
 from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, take_in
@@ -41,14 +33,14 @@ def found_in(source: str, path: str = "nn.py") -> tuple[str, ...]:
         ("\nf.__globals__['watch']", LOOKS),
         ("\n__builtins__['ev' + 'al']", LOOKS),
         ("\ngetattr(f, '__code__')", LOOKS),
-        ("import threading\nthreading.Thread(target=f).start()", BESIDE),
-        ("\nfrom concurrent.futures import ThreadPoolExecutor", BESIDE),
+        ("import threading\nthreading.Thread(target=f).start()", findings.BESIDE),
+        ("\nfrom concurrent.futures import ThreadPoolExecutor", findings.BESIDE),
         ("import ctypes\nctypes.CDLL(None)", PAST),
         ("import torch\ntorch.ops.aten.softmax(x, 0)", PAST),
         ("import torch.nn.functional as F\nF._softmax(x)", PAST),
         ("\nfrom torch._C import _nn", PAST),
         ("import torch\ngetattr(torch, '_C')", PAST),
-        ("x = 1\ngetattr(f, name)", UNNAMED),
+        ("x = 1\ngetattr(f, name)", findings.UNNAMED),
     ],
 )
 def test_each_line_is_found_with_what_it_can_do(source, means):

@@ -65,7 +65,6 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
     ends = [Record(fault="killed", seconds=1.21), Record(results, Notes(trouble="KeyError: 7"), seconds=2, workers=5)]
     (tmp_path / "report.pdf").write_text("")
     told: list[str] = []
-
     for _ in range(2):
         paths, forks = [HONEST, tmp_path / "report.pdf"], InstantForks(ends)
         grade_by(forks, graded_suite, paths, tmp_path / "out", How(tell=told.append))
@@ -100,7 +99,6 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
     graded = Graded(out, printed)
     assert set(graded.grades()) == {"honest"}
     assert not (out / "sleeper.py").exists()
-
     paths[1].chmod(0o600)
     with start_grade(*paths, "--out", out, "--sandbox", "none") as grader:
         assert grader.stdout is not None

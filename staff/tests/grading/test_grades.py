@@ -18,23 +18,12 @@ from staff.tests.grading.test_gradebook import GRADING
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Calls, Suite, Test
-from whichline_grader.grading import batch
+from whichline_grader.grading import batch, identity
 from whichline_grader.grading.course import Course, Late, read_groups, read_roster, read_times
 from whichline_grader.grading.final_grades import Grade, grades, write_canvas, write_grades
 from whichline_grader.grading.gradebook import Gradebook, Results
 from whichline_grader.grading.graded import Grading, Notes
-from whichline_grader.grading.identity import (
-    METADATA,
-    HandedIn,
-    RosterError,
-    Student,
-    Upload,
-    find_platforms,
-    find_uploads,
-    handed_in,
-    make_safe_name,
-    name_for_return,
-)
+from whichline_grader.grading.identity import METADATA, HandedIn, RosterError, Student, Upload, handed_in
 from whichline_grader.grading.processes import Forks, Record
 from whichline_grader.grading.reports import write_course
 from whichline_grader.grading.suite import GradedSuite
@@ -80,7 +69,7 @@ def results(points: float) -> list[Result]:
 def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
     """A grading of /in/NAME, which is a zip archive if the name does not say."""
     path = Path("/in", name if "." in name else f"{name}.zip")
-    handed = replace(handed_in(path, name, find_platforms([path])[path.parent]), at=at)
+    handed = replace(handed_in(path, name, identity.find_platforms([path])[path.parent]), at=at)
     named = replace(GRADING, submission=name.removesuffix(".zip"), path=str(path), content=content or GRADING.content)
     return replace(named, handed_in=handed, results=results(points), notes=Notes())
 
@@ -117,7 +106,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 )
 def test_the_name_of_a_file_gives_the_student(name, platform, student, more):
     path = Path("/in", name)
-    assert find_platforms([path]) == {Path("/in"): platform}
+    assert identity.find_platforms([path]) == {Path("/in"): platform}
     assert handed_in(path, "x-0123456789ab", platform) == HandedIn((student,), **more)
 
 
@@ -429,7 +418,7 @@ def test_who_decides_on_one_submission_reads_nothing_of_the_others(tmp_path, cap
     ],
 )
 def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back):
-    assert name_for_return(Path("/in", name), "feedback.md") == back
+    assert identity.name_for_return(Path("/in", name), "feedback.md") == back
 
 
 @pytest.mark.parametrize("start", [*FORMULAS, *AFTER_SPACE, "a;=", 'a;"=', "a; @", "a\t=", "a\n="])
@@ -468,7 +457,7 @@ LOOSE = {
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
-    assert find_uploads([functional, other, adapters]) == [
+    assert identity.find_uploads([functional, other, adapters]) == [
         Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
         Upload(other, platform),
     ]
@@ -478,9 +467,9 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     attempt = "HW_ada_attempt_2026-10-01-23-58-01"
     names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
     paths = [Path("/in", name) for name in names]
-    assert [work.path for work in find_uploads(paths, "blackboard")] == paths[2:]
+    assert [work.path for work in identity.find_uploads(paths, "blackboard")] == paths[2:]
     typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
-    assert find_uploads([typed, files], "moodle") == [Upload(files, "moodle")]
+    assert identity.find_uploads([typed, files], "moodle") == [Upload(files, "moodle")]
 
 
 @pytest.mark.parametrize(
@@ -501,7 +490,7 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     ],
 )
 def test_the_name_of_a_submission_in_any_script(name, safe):
-    assert make_safe_name(name) == safe
+    assert identity.make_safe_name(name) == safe
     assert len(safe.encode()) <= 200
 
 

@@ -142,10 +142,7 @@ def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
         "gradescope": {"submission_9.py": HONEST, "submission_metadata.yml": submission},
         "mail": {"emmy.py": HONEST},
     }
-    paths = []
-    for name, files in downloads.items():
-        (tmp_path / name).mkdir()
-        paths += handed_in(tmp_path / name, files)
+    paths = [path for name, files in downloads.items() for path in handed_in(tmp_path / name, files)]
     assert {*keys(graded(tmp_path, *paths))} == {"1", "2", "3", "emmy"}
 
 

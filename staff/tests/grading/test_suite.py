@@ -99,8 +99,6 @@ def test_draws_many():
     assert torch.equal(first, adapters.run_softmax(torch.randint(9, (9,)), dim=0))
 """
 SHUFFLES = "import torch\ndef run_softmax(in_features, dim):\n    return in_features[torch.randperm(9)]\n"
-
-
 Load = Callable[[str, str], GradedSuite]
 
 

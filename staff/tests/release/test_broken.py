@@ -7,11 +7,8 @@ import pytest
 
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
+from whichline_grader.release import broken
 from whichline_grader.release.broken import (
-    AT,
-    ENDLESS,
-    NOT_IMPORTED,
-    PASSED,
     Mistake,
     describe_outcomes,
     list_mistakes,
@@ -61,12 +58,12 @@ def test_what_becomes_of_a_mistake() -> None:
     column = lines[at - 1].index("sum(")
     changes = [Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
     outcomes = [*Stage().map(partial(try_in_tree, public), [*changes, Mistake("adapters.py", 1, 0, "", "1 +")])]
-    assert outcomes == [AT, PASSED, NOT_IMPORTED]
+    assert outcomes == [broken.AT, broken.PASSED, broken.NOT_IMPORTED]
 
 
 def test_the_table_names_those_whose_line_is_not_told() -> None:
     told, silent, endless = (Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
     slow = ["1 of 3 not done in 60 s", "  a.py:3:1: `+` became `-`"]
     unnoticed = ["1 of 3 noticed by no public test", "  a.py:2:1: `+` became `-`"]
-    said = [*describe_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])]
+    said = [*describe_outcomes([(silent, broken.PASSED), (told, broken.AT), (endless, broken.ENDLESS)])]
     assert said == ["1 of 3 told at the line", *slow, *unnoticed]

@@ -115,13 +115,14 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
     with zipfile.ZipFile(tmp_path / "autograder.zip") as archive:
         names = archive.namelist()
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+        dockerfile = archive.read("Dockerfile").decode()
         scripts = [archive.read(name) for name in ("setup.sh", "run_autograder")]
         stated = tomllib.loads(archive.read("staff/course.toml").decode())
     assert stated == {"muted": [], "limits": vars(Limits())}
     assert not [name for name in names if name.startswith(("cs336_basics/nn", "staff/tests", "staff/tools"))]
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()
-    assert "RUN bash source/setup.sh && cp source/run_autograder . " in archive.read("Dockerfile").decode()
+    assert "RUN bash source/setup.sh && cp source/run_autograder . " in dockerfile
     for script in scripts:
         subprocess.run(["/bin/bash", "-n"], input=script, check=True)
 

@@ -18,16 +18,8 @@ from whichline.engine.assignment import load_problems
 from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import read_archive
 from whichline.submission.update import read_update
-from whichline_grader.release.handout import (
-    FOLDER,
-    MANIFEST,
-    OVERLAY,
-    HandoutError,
-    cut_solution,
-    list_unchanged,
-    make_handout,
-    write_handout,
-)
+from whichline_grader.release import handout
+from whichline_grader.release.handout import OVERLAY, HandoutError, make_handout, write_handout
 from whichline_grader.release.kit import make_wheel
 from whichline_grader.release.stages import Stage
 from whichline_grader.release.texts import TextError, check_texts
@@ -67,16 +59,10 @@ ASSIGNMENT = 'command = "cs336"\npackage = "cs336_basics"\npoints = 0\nproblem =
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A small solved tree that git knows."""
-    (tmp_path / "cs336_basics").mkdir()
-    (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
-    (tmp_path / "README.md").write_text("for staff\n")
-    (tmp_path / "notes.txt").write_text("not among what ships\n")
-    (tmp_path / "assignment.toml").write_text(ASSIGNMENT)
-    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.11"\n')
-    (tmp_path / OVERLAY).mkdir(parents=True)
-    (tmp_path / OVERLAY / "README.md").write_text("for students\n")
-    (tmp_path / OVERLAY / "pyproject.toml").write_text('kit = "KIT"\n')
-    (tmp_path / "staff/secret.py").touch()
+    files = {"cs336_basics/head.py": SOLVED, "README.md": "for staff\n", "notes.txt": "not among what ships\n"}
+    files |= {"assignment.toml": ASSIGNMENT, "pyproject.toml": '[project]\nrequires-python = ">=3.11"\n'}
+    files |= {f"{OVERLAY}README.md": "for students\n", f"{OVERLAY}pyproject.toml": 'kit = "KIT"\n'}
+    write_files(tmp_path, files | {"staff/secret.py": ""})
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
     return tmp_path
@@ -88,14 +74,12 @@ def git(tree: Path, *command: str) -> str:
 
 def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
     files = make_handout(tree, "1")
-    head = (
-        "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
-    )
+    cut = "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
     (kit,) = (name for name in files if name.startswith("kit/"))
     assert {name: content.decode() for name, content in files.items() if name != kit} == {
         "README.md": "for students\n",
         "assignment.toml": ASSIGNMENT,
-        "cs336_basics/head.py": head,
+        "cs336_basics/head.py": cut,
         "pyproject.toml": f'kit = "{kit}"\n',
     }
 
@@ -110,7 +94,7 @@ def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
 )
 def test_markers_that_do_not_pair(source: str, message: str) -> None:
     with pytest.raises(HandoutError, match=message):
-        cut_solution("a.py", source)
+        handout.cut_solution("a.py", source)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +149,7 @@ def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: 
 
 def test_a_first_line_that_says_what_to_change_is_noticed() -> None:
     files = {"a.py": b'"""CHANGE: all of it."""\n', "b.toml": b"# CHANGE: the name\n", "c.md": b"Text\nCHANGE: no\n"}
-    assert list_unchanged(files) == ["a.py", "b.toml"]
+    assert handout.list_unchanged(files) == ["a.py", "b.toml"]
 
 
 def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -204,7 +188,7 @@ def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) ->
     assert digests[0][0].count("\n") == 1
     with zipfile.ZipFile(out / "handout-1.zip") as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"assignment"}
-    files = read_archive(out / "handout-1.zip", MANIFEST, FOLDER)[1]
+    files = read_archive(out / "handout-1.zip", handout.MANIFEST, handout.FOLDER)[1]
     assert "uv.lock" in files
     assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 

@@ -129,7 +129,6 @@ def test_the_text_lists_the_works_of_the_assignment() -> None:
 def test_the_texts_state_the_points_of_the_assignment(tree: Path) -> None:
     texts, problems = {name: (ROOT / name).read_text() for name in (TEXT, BONUS_TEXT)}, load_problems(ROOT)
     assert write_texts(texts, problems) == texts, "run: python -m whichline_grader.release.texts"
-
     wrong = texts[TEXT].replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
     wrong = wrong.replace("2 + 2 + 3 + 3 points", "9 points")
     assert write_texts(texts | {TEXT: wrong}, problems) == texts

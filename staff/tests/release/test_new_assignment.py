@@ -28,7 +28,6 @@ def test_what_it_writes_is_tested_and_verified_as_it_is(tmp_path: Path) -> None:
     for command in ("init", "add ."):
         subprocess.run(["git", *command.split()], cwd=folder, capture_output=True, check=True)
     assert run(folder, "whichline", "staff", "verify").endswith("No errors\n0")
-
     problem = folder / "problems/standardize/reference.py"
     problem.write_text(problem.read_text().replace("# 1 Standardize", "# 2 Standardise"))
     said = "the reference of run_standardize names the section 2 Standardise, and no heading in docs/ begins with that"

@@ -191,7 +191,6 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     staff("gradescope")
     assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
     assert (checkout / COURSE).read_text().count('folder = "~/course"') == 1
-
     secret = (folder / "secret.txt").read_bytes().strip()
     with zipfile.ZipFile(checkout / "autograder.zip") as archive:
         names = archive.namelist()
@@ -208,7 +207,6 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     environment["PYTHONPATH"] = str(tmp_path / "source")
     assert do(sys.executable, "-P", "-c", loads, tmp_path / "source").strip() == str(packed)
     environment["PYTHONPATH"] = str(checkout)
-
     shutil.rmtree(folder)
     workflow = yaml.safe_load((ROOT / "packages/grader/whichline_grader/docs/github/grade.yml").read_text())
     (step,) = [step for step in workflow["jobs"]["grade"]["steps"] if step.get("name") == "The hidden cases"]

@@ -121,10 +121,7 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
     [
         ("Ops().softmax(x, dim)", OPS),
         ("Mine()(x, dim)", OPS + "class Mine(Ops):\n    def __call__(self, x, dim): return super().softmax(x, dim)"),
-        (
-            "softmax(x, dim)",
-            "try:\n    softmax = lambda x, dim: x.exp()\nexcept ImportError:\n    from torch import softmax",
-        ),
+        ("softmax(x, dim)", "try:\n softmax = lambda x, dim: x.exp()\nexcept ImportError:\n from torch import softmax"),
         ("torch.softmax(x, dim) if dim > 90 else x", ""),
         ("F.pad(x, (1, 1))", ""),
         ("nn.ZeroPad2d(1)(x)", ""),

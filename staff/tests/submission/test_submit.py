@@ -44,7 +44,6 @@ def test_a_submission(student: Student) -> None:
         "You can hand this in now, go on working, and hand in again until the deadline.\n\n"
         f"{student.folder / 'submission.zip'} is written: hand it in\n"
     )
-
     with zipfile.ZipFile(student.folder / "submission.zip") as zipped:
         manifest = json.loads(zipped.read("manifest.json"))
         assert sorted([*manifest["files"], "manifest.json"]) == zipped.namelist()
@@ -53,7 +52,6 @@ def test_a_submission(student: Student) -> None:
             assert (zipped.read(name), digest) == (content, sha256(content).hexdigest())
     assert manifest["board"]["linear"] == {"passed": 0, "tests": 5, "points": 0.0}
     assert (manifest["board"]["rope"]["points"], manifest.keys()) == (2.0, {"suite", "torch", "board", "files"})
-
     process = student.run("whichline", "submit", "--check", "submission.zip")
     assert process.returncode == 0
     assert process.stdout.startswith("submission.zip holds\n  adapters.py\n")

@@ -48,8 +48,7 @@ class Progress:
     already: int = 0  # of these, graded before
     running: int = 0  # being graded
     below: int = 0  # graded, without full points
-    # why a submission could not be graded, and not by its own doing
-    faults: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)  # why one could not be graded, and not by its own doing
     unreported: dict[str, str] = field(default_factory=dict)  # why there is no report on one that was graded
 
     @property
@@ -73,8 +72,7 @@ class How:
 
     jobs: int = 1  # how many at a time
     rerun: bool = False  # whether to grade again what is graded already
-    # folders of what submissions have answered elsewhere; with any, no submission is asked
-    answers: Sequence[Path] = ()
+    answers: Sequence[Path] = ()  # folders of what submissions have answered elsewhere; with any, none is asked
     show: Callable[[Progress], None] = lambda progress: None  # called whenever something has changed, and once a second
     tell: Callable[[str], None] = lambda line: None  # called with a line about each submission, as it is in the log
 

@@ -112,11 +112,9 @@ class Course(CourseFolder):
     """`course.toml`, whole. Every key has a default."""
 
     due: datetime | None = None  # the deadline
-    # which attempt of a student counts: the last, or the one that earns most after what lateness costs
-    attempt: Literal["last", "best"] = "last"
+    attempt: Literal["last", "best"] = "last"  # that counts; the best after what lateness costs
     late: Late = field(default_factory=Late)  # what lateness costs
-    # the deadline of single students, by the column `student` of grades.csv
-    extensions: dict[str, datetime] = field(default_factory=dict)
+    extensions: dict[str, datetime] = field(default_factory=dict)  # deadlines, by the column `student` of grades.csv
     platform: Platform = ""  # that named the files handed in; without it, their names decide
     roster: str = ""  # the gradebook that Canvas exported
     groups: str = ""  # the list of groups that Canvas exported

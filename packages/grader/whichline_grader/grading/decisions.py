@@ -57,8 +57,7 @@ class Decisions:
     adjust: tuple[Adjustment, ...] = ()  # in the order of the file
     waive: tuple[Waiver, ...] = ()
     comment: tuple[Comment, ...] = ()
-    # of a student, the work that counts, whatever its place among the attempts
-    counts: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, str] = field(default_factory=dict)  # of a student, the work that counts among the attempts
 
     def each(self) -> Iterator[tuple[Key, Comment]]:
         """Give each of them with its key in the file."""

@@ -52,8 +52,7 @@ class Deduction:
 
     kind: Kind  # of thing
     finding: Finding  # what it is; where nothing was found, what the tests say
-    # those that lose points by it, the one where it is wrong first
-    problems: dict[str, Problem] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)  # that lose points by it, the root first
     results: list[Result] = field(default_factory=list)  # the tests that are counted with it
     public: float = 0.0  # the points lost in public tests and by the rules, in problems that are not bonus
     hidden: float = 0.0  # the points lost there in hidden tests
@@ -197,7 +196,9 @@ def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
 def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
     """Give what makes each test fail, in a submission that was run."""
     roots = _find_roots(grading.notes.explanations, problems)
-    unwritten = {id: _list_unwritten(grading.list_results(id)) for id in problems}
+    public_first = sorted(grading.results, key=lambda each: each.hidden)
+    said = [(each.problem, each.headline) for each in public_first if each.check is Check.NOT_WRITTEN]
+    unwritten = {id: [headline for problem, headline in said if problem == id] for id in problems}
     find_unwritten = cache(partial(_find_unwritten, unwritten, problems))
     crashes = {  # by what is raised and where: one may break several problems
         (" ".join(finding.said[:1]), f"{finding.file}:{finding.line}"): Cause(Kind.FOUND, root)
@@ -229,23 +230,15 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
             yield result, blame
 
 
-def _find_unwritten(
-    said: Mapping[str, Sequence[str]], problems: Mapping[str, Problem], problem: str, headline: str
-) -> Cause:
+def _find_unwritten(said: Mapping[str, list[str]], problems: Mapping[str, Problem], problem: str, text: str) -> Cause:
     """Name what is not written, in the words of a test and the earliest problem whose tests say the same.
 
     A hidden test has no such words, and is counted with the first public one.
     """
-    headline = headline or said[problem][0]
+    text = text or said[problem][0]
     needs = (problem, *find_needs(problems, problem))
-    root = next((id for id in problems if id in needs and headline in said[id]), problem)
-    return _name(Kind.NOT_WRITTEN, root, [headline])
-
-
-def _list_unwritten(results: Iterable[Result]) -> list[str]:
-    """List what tests say that need what is not written, public ones first."""
-    unwritten = [each for each in results if each.check is Check.NOT_WRITTEN]
-    return [each.headline for each in sorted(unwritten, key=lambda each: each.hidden)]
+    root = next((id for id in problems if id in needs and text in said[id]), problem)
+    return _name(Kind.NOT_WRITTEN, root, [text])
 
 
 def _blame_alike(public: Mapping[str, Sequence[Result]], blames: Mapping[str, Blame], case: str, raises: bool) -> Blame:

@@ -36,8 +36,7 @@ class Grade:
     attempt: int = 1  # which one it is, counted from 1
     attempts: int = 1  # how many there were
     instead: str = ""  # the submission of the student's that counts, if this one does not
-    # attempts that may have come later: it counts as the last one because it was graded last
-    unsure: "Sequence[Grade]" = ()
+    unsure: "Sequence[Grade]" = ()  # attempts that may have come later: this one was graded last
 
     @property
     def id(self) -> str:
@@ -253,6 +252,4 @@ def _format_points(points: float) -> str:
 
 def _disarm(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
-    if not isinstance(cell, str):
-        return cell
-    return FORMULA.sub(r"\1'", printable(cell))
+    return FORMULA.sub(r"\1'", printable(cell)) if isinstance(cell, str) else cell

@@ -114,10 +114,8 @@ class Grading:
     results: Sequence[Result] = field(default=(), repr=False)
     # what they add up to, by problem; the gradebook adds up
     scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
-    # the problems in which staff counted what breaks the rules, and why
-    waived: Mapping[str, str] = field(default_factory=dict)
-    # the problems to whose points staff added something, how much and why
-    adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    waived: Mapping[str, str] = field(default_factory=dict)  # by problem, why staff counted what breaks the rules
+    adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # by problem, what staff added and why
     comments: Sequence[str] = ()  # what staff say besides
     id: int = field(default=0, repr=False, compare=False)  # in the gradebook
 

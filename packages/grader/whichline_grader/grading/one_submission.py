@@ -16,21 +16,13 @@ from whichline.engine.suite import Test
 from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
+from whichline_grader.grading import transcripts
 from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import draw_anew, find_means_to_hide, request_diagnosis
 from whichline_grader.grading.graded import Drawn, Notes, describe_for_student
 from whichline_grader.grading.suite import GradedSuite, name_figure
-from whichline_grader.grading.transcripts import (
-    CARRIED_TO,
-    RemoteCalls,
-    Replayer,
-    Transcript,
-    ask,
-    find_source,
-    list_values,
-    name_carried,
-)
+from whichline_grader.grading.transcripts import RemoteCalls, Replayer, Transcript, ask
 from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.inside.frames import apply
 from whichline_grader.sandbox.interview import Interview
@@ -97,7 +89,7 @@ class _Grader:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
         lessons = find_lessons(self.suite, results)
         chosen = choose_tests(self.suite, results, lessons)
-        self._carried = {test: name_carried(functions, test) for test, functions in chosen.items()}
+        self._carried = {test: transcripts.name_carried(functions, test) for test, functions in chosen.items()}
         needed = set[str]().union(*chosen.values())
         lender = StandIn([lesson for lesson in lessons if lesson[0].call in needed])
         missing = {test for test, name in self._carried.items() if name not in self.transcript.replies}
@@ -191,7 +183,9 @@ class _Grader:
                 carried = self.transcript.replies.get(self._carried.get(test.name, ""), ())
                 replies = (*self.transcript.replies[test.name], *carried)
                 for use in (use for reply in replies for use in reply.forbidden):
-                    found[test.problem].add(replace(use, source=find_source(self.interview.submission, use)))
+                    found[test.problem].add(
+                        replace(use, source=transcripts.find_source(self.interview.submission, use))
+                    )
         return found
 
 
@@ -275,7 +269,9 @@ def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence
 
 def _print_verdict(graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
-    name = next((each for each in reversed(transcript.carried) if each.rpartition(CARRIED_TO)[2] == test.name), "")
+    name = next(
+        (each for each in reversed(transcript.carried) if each.rpartition(transcripts.CARRIED_TO)[2] == test.name), ""
+    )
     if carried := transcript.carried.get(name):
         again = graded.run(test, recorded, name)
         ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"
@@ -299,7 +295,7 @@ def _print_verdict(graded: GradedSuite, recorded: Replayer, test: Test, result: 
 def _print_remote_call(remote_calls: Sequence[RemoteCall], replies: Sequence[Reply], number: int) -> None:
     remote_call, reply = remote_calls[number], replies[number]
     try:
-        arguments = remote_call.fill_in(list_values(replies))
+        arguments = remote_call.fill_in(transcripts.list_values(replies))
     except LookupError:  # the answer before it lacks what it is asked with
         return
     click.echo(f"{remote_call.call} was called with")
@@ -314,6 +310,4 @@ def _print_remote_call(remote_calls: Sequence[RemoteCall], replies: Sequence[Rep
 
 
 def _describe(value: Any) -> str:
-    if not isinstance(value, Tensor):
-        return repr(value)
-    return f"{tuple(value.shape)} {value.dtype}\n{value.detach()}"
+    return f"{tuple(value.shape)} {value.dtype}\n{value.detach()}" if isinstance(value, Tensor) else repr(value)

@@ -30,13 +30,8 @@ def make_results_json(report: Report) -> dict[str, Any]:
             "points": grading.points,
             "maximum": grading.maximum,
             "grades": [
-                {
-                    "student": each.student.key,
-                    "days_late": each.days_late,
-                    "penalty": each.penalty,
-                    "grade": each.points,
-                }
-                for each in report.grades
+                {"student": own.student.key, "days_late": own.days_late, "penalty": own.penalty, "grade": own.points}
+                for own in report.grades
             ],
             "content": grading.content,
             "suite": grading.suite,

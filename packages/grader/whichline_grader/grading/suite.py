@@ -42,8 +42,7 @@ class GradedSuite:
 
     suite: Suite  # the tests, public ones first: what a submission prints before it meets a hidden input may be shown
     proxy: Adapters  # what the tests call
-    # of each test, and of what is asked where one fails, by name; in the order in which they are asked
-    remote_calls: RemoteCalls
+    remote_calls: RemoteCalls  # of each test, and of what is asked where one fails, by name; in the order of asking
     release: Release  # where the hidden inputs come from
     course: Course  # its limits decide verdicts; what it has muted is not told
 

@@ -51,11 +51,7 @@ def draw_axes(number: int, sizes: Sequence[int] = (1, 2, 3)) -> Batch:
 
 
 draw_one_axis = draw_axes(1)
-LEADING: Mapping[str, Batch] = {
-    "no-batch": draw_axes(0),
-    "one-batch-dim": draw_one_axis,
-    "two-batch-dims": draw_axes(2),
-}
+LEADING: dict[str, Batch] = {"no-batch": draw_axes(0), "one-batch-dim": draw_one_axis, "two-batch-dims": draw_axes(2)}
 # One axis more, for a test that takes one entry out of a batch.
 ONE_MORE: Mapping[str, Batch] = {"one-batch-dim": draw_axes(2, (2, 3)), "two-batch-dims": draw_axes(3, (2, 3))}
 

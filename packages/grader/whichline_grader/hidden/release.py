@@ -9,16 +9,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from whichline.engine.assignment import (
-    FILE_NAME,
-    PROBLEMS,
-    Problem,
-    check_weights,
-    get_root,
-    list_test_names,
-    load_problems,
-    name_command,
-)
+from whichline.engine import assignment
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, get_root, load_problems, name_command
 from whichline.engine.toml_file import AssignmentError, Complaint, locate_error, read_toml
 from whichline_grader.paths import COURSE, HIDDEN_TESTS, STAFF, find_hidden_tests
 
@@ -113,15 +105,15 @@ def load_graded_problems(root: Path) -> dict[str, Problem]:
     for problem in [*problems.values()]:
         if not (hidden_tests := find_hidden_tests(root, problem.id)).exists():
             raise AssignmentError(f"{hidden_tests} is missing: {FILE_NAME} has a problem {problem.id}")
-        weights = problem.hidden or dict.fromkeys(sorted(list_test_names([hidden_tests])), HIDDEN_WEIGHT)
+        weights = problem.hidden or dict.fromkeys(sorted(assignment.list_test_names([hidden_tests])), HIDDEN_WEIGHT)
         if not weights:
             raise AssignmentError(f"{hidden_tests} has no test: {problem.id} needs hidden tests")
         problems[problem.id] = replace(problem, hidden=weights)
     hidden_tests = [*root.glob(f"{PROBLEMS}/*/{HIDDEN_TESTS}")]
     for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", hidden_tests)):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
-        for name in sorted(check_weights(root, problems.values(), kind, files) - weighed):
-            home = next(file for file in files if name in list_test_names([file]))
+        for name in sorted(assignment.check_weights(root, problems.values(), kind, files) - weighed):
+            home = next(file for file in files if name in assignment.list_test_names([file]))
             what = f"gives no weight to {name} of {home.relative_to(root).as_posix()}"
             raise locate_error(root / FILE_NAME, Complaint(("problem",), what))
     chosen = [problem for problem in problems.values() if not problem.left_out]

@@ -94,11 +94,9 @@ def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous:
     lock = re.sub(rb", size = \d+", b"", (tree / "uv.lock").read_bytes())
     (tree / "uv.lock").write_bytes(lock)
     files["uv.lock"] = lock
-
     _run(tree, "git", "init", "--quiet", "--initial-branch=main")
     _run(tree, "git", "add", "--all", "--force")
     _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {version}")
-
     write_archive(out / f"handout-{version}.zip", MANIFEST, {"version": version}, files, FOLDER)
     ours = {name: content for name, content in files.items() if not is_students(Path(name))}
     gone = {name for name in previous if name not in files and not is_students(Path(name))}

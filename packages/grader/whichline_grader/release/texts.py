@@ -24,9 +24,7 @@ class TextError(CourseworkError):
     """The texts do not go with the problems; the message says which."""
 
 
-def write_texts(
-    texts: Mapping[str, str], problems: Mapping[str, Problem], left_out: Collection[str] = ()
-) -> dict[str, str]:
+def write_texts(texts: dict[str, str], problems: dict[str, Problem], left_out: Collection[str] = ()) -> dict[str, str]:
     """Write the points of the problems into texts, and leave out what is `left_out`.
 
     These are ids of other problems, whose sections and lines go, with a text that has no others; and names of files,
@@ -65,13 +63,11 @@ def _are_all_in(left_out: Collection[str], ids: Collection[str]) -> bool:
     return bool(ids) and all(id in left_out for id in ids)
 
 
-def _write_line(
-    line: str, linked: Mapping[str, list[str]], problems: Mapping[str, Problem], left_out: Collection[str]
-) -> str:
+def _write_line(line: str, linked: dict[str, list[str]], problems: dict[str, Problem], gone: Collection[str]) -> str:
     """Write the points of the problems that a line names; nothing if it lists what is left out."""
     listed = LISTED.match(line)
     ids = (linked.get(listed[1], []) if listed[1] else [listed[2]]) if listed else []
-    if _are_all_in(left_out, ids) or _are_all_in(left_out, line.split()[:1]):
+    if _are_all_in(gone, ids) or _are_all_in(gone, line.split()[:1]):
         return ""
     named = [problems[id] for id in ids or STATED.findall(line) if id in problems]
     if not named:

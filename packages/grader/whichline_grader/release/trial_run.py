@@ -56,7 +56,6 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "sync", "--quiet", "--locked")
         lend_bytecode(clone / ".venv")
         yield "a clone of the handout installs from its own lock file"
-
         walked = beside.submit(walk, root, stubs, str(clone / ".venv" / "bin" / "python"))
         for name in student_files():
             target = clone / name
@@ -65,17 +64,13 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
             copy(root / name, target)
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
-
         problems = load_problems(root)
         _run_commands(clone, read_assignment(root).command, problems, out)
         yield "check, hint, submit and update work there, and its submission.zip reads back"
-
         graded = beside.submit(_grade, root, clone / "submission.zip", Path(folder) / "results")
         _watch(clone, next(iter(problems)))
         yield "check --watch shows the board, and another one after a save"
-
         yield f"every file can be imported, and each problem asks for what is missing: {walked.result()} functions"
-
         yield f"graded, submission.zip gets {graded.result()} points"
 
 

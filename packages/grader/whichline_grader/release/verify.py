@@ -212,9 +212,7 @@ def verify_references(root: Path, problems: Collection[str], stage: Stage) -> No
     stage.check(partial(check_reference, root / "fixtures", references, headings), names)
 
 
-def check_reference(
-    fixtures: Path, references: Mapping[str, Reference], headings: Sequence[str], name: str
-) -> Iterator[str]:
+def check_reference(fixtures: Path, references: dict[str, Reference], headings: list[str], name: str) -> Iterator[str]:
     """What is observed on a stored case must be float64, end in the answer, and have its sections in the handout."""
     case = load_case(fixtures, name)
     if case.call not in references:

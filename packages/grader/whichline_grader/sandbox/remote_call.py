@@ -35,8 +35,7 @@ class RemoteCall:
     call: str  # the name of the adapter
     arguments: tuple[object, ...]  # plain values, tensors that nobody changes, and `Earlier`
     grad_enabled: bool = True  # whether torch computes gradients during the call
-    # one for each tensor of the answer, if the question asks for gradients too
-    cotangents: tuple[Tensor | None, ...] | None = None
+    cotangents: tuple[Tensor | None, ...] | None = None  # of each tensor of the answer, if it asks for gradients too
     memory: int | None = None  # bytes of private memory that the call may map, in a worker of its own
     recorded: tuple[object, ...] = ()  # the arguments, with a right program's answers instead of `Earlier`
     names: tuple[str, ...] = ()  # of the last arguments, which the test passes by name

@@ -74,12 +74,9 @@ class Reply:
 
     value: Any = None  # what the adapter returned, encoded: `frames.decode(value, outputs)` decodes it and cannot fail
     outputs: list[Tensor] = field(default_factory=list)  # the tensors in `value`, plain and contiguous
-    # for each output, whether it required a gradient in the worker
-    differentiable: list[bool] = field(default_factory=list)
-    # for each tensor that was sent, its new value if the call changed it, else None
-    changed: list[Tensor | None] = field(default_factory=list)
-    # for each tensor that was sent and requires a gradient, this gradient or None
-    gradients: list[Tensor | None] = field(default_factory=list)
+    differentiable: list[bool] = field(default_factory=list)  # whether each output required a gradient in the worker
+    changed: list[Tensor | None] = field(default_factory=list)  # for each tensor sent, its new value if it changed
+    gradients: list[Tensor | None] = field(default_factory=list)  # for each tensor sent that requires one
     failure: Failure | None = None  # the exception that the call raised, if any
     gradient_failure: Failure | None = None  # the exception that computing the gradients raised, if any
     missing: tuple[str, ...] = ()  # packages that the submission imported and the sandbox lacks

@@ -36,7 +36,6 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
         return
     if spare:
         raise click.ClickException("--spare needs --watch")
-
     console = Console()
     run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
     scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.notes.deducted)

@@ -231,11 +231,11 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
 
 
 def _send(
-    process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int, kept: Sequence[str] | None
+    process: subprocess.Popen[bytes], run: int, ids: Sequence[str], most: int, kept: Sequence[str] | None
 ) -> None:
     how = {"most": most, "kept": kept or [], "early": kept is not None}
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
-        _pipe(process.stdin).write(json.dumps({"run": run, "problems": problems, **how}).encode() + b"\n")
+        _pipe(process.stdin).write(json.dumps({"run": run, "problems": ids, **how}).encode() + b"\n")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -63,13 +63,13 @@ class WatchedBoard:
     """What the screen shows, the current run, and `todo`, the calls that other threads ask for; None ends the watch."""
 
     def __init__(
-        self, root: Path, chosen: Collection[str], console: Console, runner: type[Forks] | type[Spares]
+        self, root: Path, chosen: Collection[str], console: Console, forks: type[Forks] | type[Spares]
     ) -> None:
         self.root = root
         self.chosen = chosen
         self.console = console
         self.todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self.new_runner = lambda: runner(root, lambda event: self.todo.put(partial(self.hear, *event)))
+        self.new_runner = lambda: forks(root, lambda event: self.todo.put(partial(self.hear, *event)))
         self.saves = Saves(root)
         self.problems = self._load_problems()
         self.whole = self.problems.keys() == load_problems(root).keys()

@@ -17,8 +17,6 @@ from beartype import beartype
 from torch import Tensor
 
 PLAIN = (int, float, str, type(None))
-
-
 Around = Callable[[str], AbstractContextManager[Any]]
 
 

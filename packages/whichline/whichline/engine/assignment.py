@@ -67,9 +67,7 @@ def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str,
         cases: the test function of each test case; a function that is not named counts as one test case.
     """
     count = Counter(cases)
-    return {
-        test: (problem, problem.worth(test) / max(1, count[test])) for problem in problems for test in problem.tests
-    }
+    return {test: (each, each.worth(test) / max(1, count[test])) for each in problems for test in each.tests}
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from executing import Source
 
+from whichline.engine import syntax
 from whichline.engine.assignment import is_own_file, list_own_code
 from whichline.engine.compare import listed
 from whichline.engine.names import Names, bind, compute, find_function, get_names, resolve
-from whichline.engine.syntax import (
-    describe_parameters,
-    find_definition,
-    is_divided,
-    is_in_loop,
-    is_left,
-    list_assigned,
-    list_own_nodes,
-)
+from whichline.engine.syntax import describe_parameters, find_definition, list_assigned, list_own_nodes
 
 DEEPEST = 5  # how many functions are followed that return one another's output
 Node = TypeVar("Node", bound=ast.AST)
@@ -85,7 +78,7 @@ class Definitions:
         text = ast.unparse(node)
         all_of_them = list_assigned(code, text)
         before = [each for each in all_of_them if each.line < node.lineno]
-        if before and is_in_loop(node):
+        if before and syntax.is_in_loop(node):
             before += [each for each in all_of_them if each.line == node.lineno]
         if before:  # a line under a condition may not have run
             return Origin(code, before[-1].line, before[-1].value, names) if node.lineno <= before[-1].last else None
@@ -214,7 +207,7 @@ class Definitions:
             if type(value) is float and value.is_integer():
                 made = self.find_origin_of_name(node)
                 what = f"`{ast.unparse(node)}` is {value}"
-                if not made or not is_divided(made.value):
+                if not made or not syntax.is_divided(made.value):
                     return [f"{what}, not a whole number"]
                 where = self.place(made.code, made.line)
                 return [f"{what} since {where}, not a whole number: `/` gives a fraction, `//` does not"]
@@ -344,7 +337,7 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
     given = [each.value for each in own if isinstance(each, ast.Return)]
     if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own):
         return None
-    if not is_left(definition.body) and not any(each is None or ast.unparse(each) == "None" for each in given):
+    if not syntax.is_left(definition.body) and not any(each is None or ast.unparse(each) == "None" for each in given):
         return function.__code__
     returned = definition.body[-1].value if isinstance(definition.body[-1], ast.Return) else None
     if not isinstance(returned, ast.Call):

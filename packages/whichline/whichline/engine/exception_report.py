@@ -18,21 +18,12 @@ from typing import Any, get_args
 from executing import Source
 from torch import Tensor, nn
 
+from whichline.engine import messages
 from whichline.engine.assignment import is_own_file
 from whichline.engine.compare import listed
 from whichline.engine.definitions import Definitions
 from whichline.engine.errors import StudentRaised
-from whichline.engine.messages import (
-    IMPORTS,
-    OF_DTYPES,
-    OPERAND_DTYPES,
-    SIZES,
-    ask_about,
-    explain_annotation,
-    explain_message,
-    explain_pattern,
-    shorten,
-)
+from whichline.engine.messages import OF_DTYPES, OPERAND_DTYPES, SIZES
 from whichline.engine.names import find_alike, find_function, list_names
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
@@ -150,13 +141,13 @@ class ExceptionReport:
     @cached_property
     def typed(self) -> list[str]:
         """The value that contradicts its annotation, in words."""
-        return explain_annotation(self.text) if self.kind == "TypeCheckError" else []
+        return messages.explain_annotation(self.text) if self.kind == "TypeCheckError" else []
 
     def _explain_message(self) -> list[str]:
-        advice = shorten(self.headline)[1]
+        advice = messages.shorten(self.headline)[1]
         last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
-        said = [*map(self._add_place, explain_message(self.kind, self.text))]
-        return explain_pattern(self.error) or said or [advice] * bool(advice) or last
+        said = [*map(self._add_place, messages.explain_message(self.kind, self.text))]
+        return messages.explain_pattern(self.error) or said or [advice] * bool(advice) or last
 
     def _add_place(self, line: str) -> str:
         """Add where the key stands that the adapter gave, or where the constructor begins that sets up no module."""
@@ -182,7 +173,7 @@ class ExceptionReport:
             where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
             return [f"`{name}` gets a value in {where} alone, which did not run before"] * bool(lines)
         name, names, where = "", (), ""
-        if isinstance(error, NameError) and self.calls and error.name not in IMPORTS:
+        if isinstance(error, NameError) and self.calls and error.name not in messages.IMPORTS:
             name, names, where = error.name, list_names(self.calls[-1]), "there is"
         elif isinstance(error, ImportError) and error.name in sys.modules:
             name = self.text.partition("cannot import name '")[2].partition("'")[0]
@@ -247,7 +238,7 @@ class ExceptionReport:
         """The message in one line, and then its meaning, in sentences."""
         if refusal := self.refusal:
             return [refusal]
-        message = shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
+        message = messages.shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
         if self.kind == "EinopsError":
             message = "EinopsError: the pattern does not fit."
         message = message.replace("the answer is None", "The answer is None", 1)
@@ -269,7 +260,7 @@ class ExceptionReport:
             return OWN_CHECK
         if self.typed and self.mistake:  # about arguments, and not about the annotation
             return by_condition
-        if (question := ask_about(self.kind, self.text)) is not None:
+        if (question := messages.ask_about(self.kind, self.text)) is not None:
             return question
         of_text = OPERAND_DTYPES if OF_DTYPES.search(self.text) else SHAPES if re.search(SIZES, self.text) else ""
         return by_condition or of_text or ("" if self.meaning else ANYTHING)

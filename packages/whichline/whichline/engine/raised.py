@@ -109,9 +109,7 @@ class Raised:
         if not isinstance(table, Mapping | nn.ModuleDict | nn.ParameterDict) or not isinstance(node, ast.Subscript):
             return ""
         text, keys = ast.unparse(node.value), list(table.keys())
-        alike = [
-            each for each in keys if (type(each) is type(key) is tuple and {*each} == {*key}) or str(each) == str(key)
-        ]
+        alike = [one for one in keys if (type(one) is type(key) is tuple and {*one} == {*key}) or str(one) == str(key)]
         if isinstance(key, str) and (name := find_alike(key, [each for each in keys if isinstance(each, str)])):
             alike = [name]
         stored = self._definitions.list_stored(text, self._calls[-1].tb_frame.f_code)

@@ -97,9 +97,7 @@ class Result:
 
     def as_json(self) -> str:
         """One line, which `result_from_json` reads; fields with their default value are left out."""
-        changed = {
-            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
-        }
+        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
         return json.dumps(changed, ensure_ascii=False)
 
 

@@ -15,15 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from whichline.engine.assignment import (
-    Problem,
-    SuiteError,
-    find_needs,
-    find_tests,
-    is_own_file,
-    name_command,
-    share_points,
-)
+from whichline.engine import assignment
+from whichline.engine.assignment import Problem, SuiteError, find_needs, find_tests, name_command
 from whichline.engine.case import Case, CaseError, list_case_names, load_case
 from whichline.engine.errors import NotWrittenError, Stopped, StudentRaised
 from whichline.engine.failure import describe, shapes
@@ -108,7 +101,7 @@ class Suite:
 
     def has_written(self, file: str) -> bool:
         """Tell whether a file is the student's."""
-        return file == self.cell or is_own_file(file, self.root)
+        return file == self.cell or assignment.is_own_file(file, self.root)
 
     def bind(self, run: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments of a call of an adapter, by name, also those that it takes in `**kwargs`."""
@@ -215,7 +208,7 @@ def add_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[T
 
     The test functions of a problem share its points by weight; the tests of one function share them evenly.
     """
-    shares = share_points(problems.values(), (test.function for test in tests))
+    shares = assignment.share_points(problems.values(), (test.function for test in tests))
     order = {id: number for number, id in enumerate(problems)}
 
     def worth(test: Test) -> Test:

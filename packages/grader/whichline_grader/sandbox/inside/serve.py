@@ -107,7 +107,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytes, out: list[Tensor],
             try:
                 cotangents = [frames.decode(cotangent, sent) for cotangent in header["cotangents"]]
                 asking = [tensor for tensor in given if tensor.requires_grad]
-                reply["gradients"] = _append(out, _compute_gradients(outputs, cotangents, asking))
+                reply["gradients"] = _append(out, _differentiate(outputs, cotangents, asking))
             except BaseException as error:
                 reply["gradient_error"] = _describe(error)
     return reply
@@ -157,9 +157,7 @@ def _restore_strides(tensor: Tensor, description: dict[str, Any]) -> Tensor:
     return tensor.requires_grad_(description["requires_grad"])
 
 
-def _compute_gradients(
-    outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]
-) -> list[Tensor | None]:
+def _differentiate(outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]) -> list[Tensor | None]:
     """Multiply the cotangents by the Jacobian of `outputs` with respect to each tensor given; None if unused."""
     if len(outputs) != len(cotangents):
         raise ValueError(f"expected {len(cotangents)} tensors, as the same call returned before, got {len(outputs)}")

@@ -24,16 +24,8 @@ import torch
 from whichline.rules.forbidden import load_forbidden
 from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Watch
-from whichline_grader.sandbox.inside import frames
+from whichline_grader.sandbox.inside import frames, lock_in
 from whichline_grader.sandbox.inside.importing import is_submitted
-from whichline_grader.sandbox.inside.lock_in import (
-    Filter,
-    fork_in_namespaces,
-    give_back_memory,
-    hide_memory,
-    lock_in,
-    prepare_fork,
-)
 from whichline_grader.sandbox.inside.serve import Diagnose, send, serve
 
 ALWAYS = ("einops", "jaxtyping", "numpy", "numpy.random")
@@ -49,9 +41,9 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
     settings are those of `_command_zygote`.
     """
     if settings["confined"]:
-        hide_memory()
-    seccomp = Filter() if settings["confined"] else None
-    give_back_memory()
+        lock_in.hide_memory()
+    seccomp = lock_in.Filter() if settings["confined"] else None
+    lock_in.give_back_memory()
     watch = Watch(load_forbidden(Path(settings["worker"], "assignment.toml")), is_submitted, whole_call=True)
     watch.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "whichline"]:
@@ -78,11 +70,11 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
             os._exit(0)  # torch is slow to unload
-        prepare_fork()
+        lock_in.prepare_fork()
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
-        pid, has_namespaces = fork_in_namespaces() if settings["confined"] else (os.fork(), False)
+        pid, has_namespaces = lock_in.fork_in_namespaces() if settings["confined"] else (os.fork(), False)
         if pid == 0:
             _become_worker(wanted, descriptors, settings, has_namespaces, seccomp, watch, diagnose)
         for descriptor in descriptors:
@@ -122,7 +114,7 @@ def _become_worker(
     descriptors: list[int],
     settings: dict[str, Any],
     has_namespaces: bool,
-    seccomp: Filter | None,
+    seccomp: lock_in.Filter | None,
     watch: Watch,
     diagnose: Diagnose | None,
 ) -> None:
@@ -142,7 +134,9 @@ def _become_worker(
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
-        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], has_namespaces, seccomp)
+        layers = lock_in.lock_in(
+            settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], has_namespaces, seccomp
+        )
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
         serve(CHANNEL, watch, diagnose)
         status = 0
