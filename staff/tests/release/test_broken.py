@@ -10,7 +10,6 @@ from whichline.engine.assignment import load_problems
 from whichline_grader.release import broken
 from whichline_grader.release.broken import (
     Mistake,
-    describe_outcomes,
     list_mistakes,
     list_solution_mistakes,
     try_in_tree,
@@ -65,5 +64,5 @@ def test_the_table_names_those_whose_line_is_not_told() -> None:
     told, silent, endless = (Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
     slow = ["1 of 3 not done in 60 s", "  a.py:3:1: `+` became `-`"]
     unnoticed = ["1 of 3 noticed by no public test", "  a.py:2:1: `+` became `-`"]
-    said = [*describe_outcomes([(silent, broken.PASSED), (told, broken.AT), (endless, broken.ENDLESS)])]
+    said = [*broken.describe_outcomes([(silent, broken.PASSED), (told, broken.AT), (endless, broken.ENDLESS)])]
     assert said == ["1 of 3 told at the line", *slow, *unnoticed]

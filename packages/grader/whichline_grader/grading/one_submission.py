@@ -22,7 +22,7 @@ from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import draw_anew, find_means_to_hide, request_diagnosis
 from whichline_grader.grading.graded import Drawn, Notes, describe_for_student
 from whichline_grader.grading.suite import GradedSuite, name_figure
-from whichline_grader.grading.transcripts import RemoteCalls, Replayer, Transcript, ask
+from whichline_grader.grading.transcripts import RemoteCalls, Replayer, Transcript, ask, find_source
 from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.inside.frames import apply
 from whichline_grader.sandbox.interview import Interview
@@ -183,9 +183,7 @@ class _Grader:
                 carried = self.transcript.replies.get(self._carried.get(test.name, ""), ())
                 replies = (*self.transcript.replies[test.name], *carried)
                 for use in (use for reply in replies for use in reply.forbidden):
-                    found[test.problem].add(
-                        replace(use, source=transcripts.find_source(self.interview.submission, use))
-                    )
+                    found[test.problem].add(replace(use, source=find_source(self.interview.submission, use)))
         return found
 
 

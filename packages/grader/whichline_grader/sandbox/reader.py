@@ -53,11 +53,9 @@ class Reader(AbstractContextManager["Reader"]):
 
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
-        command = [sys.executable, "-m", "whichline_grader.sandbox.reader", str(theirs.fileno())]
+        args = [sys.executable, "-m", "whichline_grader.sandbox.reader", str(theirs.fileno())]
         with theirs:
-            self._process = subprocess.Popen(
-                command, cwd=get_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            self._process = subprocess.Popen(args, cwd=get_root(), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
 
     def take_in(self, path: Path, files: Mapping[str, Path] | None = None) -> Submission:
         """Read the submission at an absolute `path`, as `take_in` does, or refuse what takes too much time or memory.

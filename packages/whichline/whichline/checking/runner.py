@@ -139,7 +139,7 @@ class Forks:
         if self.process.poll() is not None:
             self.process = self._start_process()
         self.run = run
-        _send(self.process, run, problems, most, kept)
+        _ask(self.process, run, problems, most, kept)
 
     def close(self) -> None:
         """End the process and its fork."""
@@ -177,7 +177,7 @@ class Spares:
         if self.running:
             _kill(self.running)
         self.running = self.spare
-        _send(self.running, run, problems, most, kept)
+        _ask(self.running, run, problems, most, kept)
         threading.Thread(target=self._listen, args=(self.running, run), daemon=True).start()
         if self.more:
             self.spare = _process(self.root, "once")
@@ -230,9 +230,7 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
     )
 
 
-def _send(
-    process: subprocess.Popen[bytes], run: int, ids: Sequence[str], most: int, kept: Sequence[str] | None
-) -> None:
+def _ask(process: subprocess.Popen[bytes], run: int, ids: Sequence[str], most: int, kept: Sequence[str] | None) -> None:
     how = {"most": most, "kept": kept or [], "early": kept is not None}
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
         _pipe(process.stdin).write(json.dumps({"run": run, "problems": ids, **how}).encode() + b"\n")

@@ -62,9 +62,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool)
 class WatchedBoard:
     """What the screen shows, the current run, and `todo`, the calls that other threads ask for; None ends the watch."""
 
-    def __init__(
-        self, root: Path, chosen: Collection[str], console: Console, forks: type[Forks] | type[Spares]
-    ) -> None:
+    def __init__(self, root: Path, chosen: Collection[str], console: Console, forks: type[Forks | Spares]) -> None:
         self.root = root
         self.chosen = chosen
         self.console = console

@@ -222,9 +222,7 @@ def shorten(message: str) -> tuple[str, str]:
 
 
 # einops's message about one tensor and its pattern.
-EINOPS = re.compile(
-    r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(.*?)\]\)\..*?\n\s*(\S[^\n]*)$", re.DOTALL
-)
+EINOPS = re.compile(r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(.*?)\]\)\..*?\n\s*(\S[^\n]*)$", re.S)
 
 
 def explain_pattern(error: BaseException) -> list[str]:

@@ -227,12 +227,10 @@ class Raised:
         for name, value in vars(module).items() if module is not None else ():
             inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
             if inner and not name.startswith("_") and all(isinstance(each, nn.Module) for each in inner):
-                kind, holder = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
+                kind, home = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
                 made = self._definitions.find_set(module, name)
                 where = f" since {self._definitions.place(made.code, made.line)}" if made else ""
-                return (
-                    f"`self.{name}` is a plain {kind}{where}: without {holder} its layers are not part of `{match[1]}`"
-                )
+                return f"`self.{name}` is a plain {kind}{where}: without {home} its layers are not part of `{match[1]}`"
         return ""
 
     def _describe_buffer(self, name: str) -> str:

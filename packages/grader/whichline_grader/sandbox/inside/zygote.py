@@ -74,9 +74,9 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
-        pid, has_namespaces = lock_in.fork_in_namespaces() if settings["confined"] else (os.fork(), False)
+        pid, namespaced = lock_in.fork_in_namespaces() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, has_namespaces, seccomp, watch, diagnose)
+            _become_worker(wanted, descriptors, settings, namespaced, seccomp, watch, diagnose)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -113,7 +113,7 @@ def _become_worker(
     wanted: dict[str, Any],
     descriptors: list[int],
     settings: dict[str, Any],
-    has_namespaces: bool,
+    namespaced: bool,
     seccomp: lock_in.Filter | None,
     watch: Watch,
     diagnose: Diagnose | None,
@@ -134,9 +134,7 @@ def _become_worker(
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
-        layers = lock_in.lock_in(
-            settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], has_namespaces, seccomp
-        )
+        layers = lock_in.lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], namespaced, seccomp)
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
         serve(CHANNEL, watch, diagnose)
         status = 0
