@@ -139,19 +139,19 @@ def test_a_damaged_or_missing_case_says_what_to_do(folder: Path, damage: bytes |
 
 
 @pytest.mark.parametrize(
-    ("reference", "message"),
+    ("reference", "said"),
     [
         (lambda **inputs: 1 / 0, "run_scaled_dot_product_attention raises ZeroDivisionError: division by"),
         (lambda Q, K, V, mask: V.float(), "run_scaled_dot_product_attention gives the answer in float32, expected "),
     ],
 )
-def test_a_wrong_reference_is_named_with_its_case(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, message: str
+def test_a_wrong_reference_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, said: str
 ) -> None:
     monkeypatch.setattr(stored_cases, "reference_of", lambda call: reference)
     *_, complaint = check_fixtures(folder, SPECS[1:])
-    assert re.match(f"attention/two: .*{message}", complaint)
-    with pytest.raises(SuiteError, match=f"^attention/two: .*{message}"):
+    assert re.match(f"attention/two: .*{said}", complaint)
+    with pytest.raises(SuiteError, match=f"^attention/two: .*{said}"):
         write_fixtures(folder / "new", SPECS[1:])
 
 

@@ -98,8 +98,6 @@ def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
     assert len(told) <= MAX_FUNCTIONS
 
 
-# By points lost, in a box for each test function
-
 PROBLEMS = load_problems(ROOT)
 WRONG = "the answer is wrong in {} of 91 places"
 SEE = "uv run cs336 debug --case softmax/2d"

@@ -31,7 +31,6 @@ def graded(folder: Path, *paths: Path, **stated: Any) -> dict[str, Grading]:
 
 
 def keys(found: Mapping[str, Grading]) -> list[str]:
-    """Whose they are."""
     return [student.key for grading in found.values() for student in grading.handed_in.students]
 
 

@@ -108,9 +108,6 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
 
 
-# What the class got wrong, and what to teach next
-
-
 def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]:
     """`failing` of `size` submissions fail in this problem, with these notes."""
     bad = [entry(f"bad{i}", results([problem]), **notes) for i in range(failing)]
@@ -219,9 +216,6 @@ def test_one_exception_is_one_root_in_whatever_it_breaks():
     assert (one.problem.id, one.later) == ("softmax", "RoPE")
 
 
-# What is on whose page
-
-
 def test_a_students_page_has_what_is_theirs_alone(tmp_path):
     secret = results(["softmax"])
     secret[1] = replace(secret[1], headline="the answer is wrong", staff="the hidden input is 0.577")
@@ -294,9 +288,6 @@ def test_students_of_the_roster_who_have_no_grade_are_named(tmp_path):
     page = site(tmp_path, entry("ada").grading, course=course)["index.html"]
     assert re.findall("<bdi>(.*)</bdi> <span class=.soft.>in the roster, nothing graded", page) == ["Hopper, Grace"]
     assert "Hopper" not in site(tmp_path, entry("ada").grading, course=course, anonymous=True)["index.html"]
-
-
-# Nothing runs
 
 
 class Page(HTMLParser):

@@ -165,7 +165,6 @@ PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 
 @pytest.fixture(scope="module")
 def files() -> Mapping[str, bytes]:
-    """The handout of this tree."""
     return make_handout(ROOT, "1")
 
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from staff.tests import ROOT
 from staff.tests.files import commit_all, copy_tree, files_in, write_files
+from staff.tests.grading.conftest import succeed
 from whichline.cli import main as cs336
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import list_case_names, load_metadata
@@ -69,8 +70,7 @@ def refused(*arguments: str | Path) -> str:
 
 
 def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, folder: Path) -> None:
-    result = run("new-course", folder)
-    assert result.exit_code == 0, result.output
+    printed = succeed("new-course", folder)
     assert set(files_in(folder)) == {"secret.txt", *(f"hidden/{spec.name}.safetensors" for spec in FEW)}
     assert len(bytes.fromhex((folder / "secret.txt").read_text())) == 32
     assert (folder / "secret.txt").stat().st_mode & 0o777 == 0o600
@@ -83,7 +83,7 @@ def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, fold
         '# of the course\n\n# folder = "~/x"  # its folder\n[late]\npercent = 10\n'
     )
     for said in (str(folder), "secret.txt", "hidden/", "results/", "Back it up"):
-        assert said in result.output
+        assert said in printed
 
 
 @pytest.mark.parametrize("lost", ["missing", "not the secret that course.toml names"])
@@ -119,8 +119,7 @@ def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, fo
     run("new-course", folder)
     write_files(folder, {"results/grades.csv": "ada"})
     before, secret = files_in(folder), load_release().secret
-    result = run("new-course", folder, "--force")
-    assert result.exit_code == 0, result.output
+    printed = succeed("new-course", folder, "--force")
     assert load_release().secret != secret
     assert list(check_fixtures(folder / "hidden", FEW, load_release().seed)) == []
     dated = re.compile(r"\d{4}-\d\d-\d\d-\d{6}-")
@@ -128,7 +127,7 @@ def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, fo
     kept = {name: text for name, text in before.items() if name.startswith(("secret", "hidden"))}
     assert {dated.sub("", name): text for name, text in after.items() if dated.match(name)} == kept
     assert (after["roster.csv"], after["results/grades.csv"]) == (b"Student", b"ada")
-    assert str(next(folder.glob("*-secret.txt"))) in result.output
+    assert str(next(folder.glob("*-secret.txt"))) in printed
     assert (checkout / COURSE).read_text().count("\n") == 7, "the two keys are replaced"
 
 

@@ -194,7 +194,6 @@ def grow(read: Callable[[str, Path], object]) -> float:
 
 
 def _time(read: Callable[[str, Path], object], text: str, folder: Path) -> float:
-    """The seconds of processor time that reading takes."""
     started = time.process_time()
     read(text, folder)
     return time.process_time() - started
@@ -264,7 +263,6 @@ def _reply(rng: random.Random) -> bytes:
 
 
 def _mutated(rng: random.Random, header: dict[str, Any]) -> dict[str, Any]:
-    """The header with a few of its fields changed."""
     for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
         places = list(_places(header))
         container, key = rng.choice(places)

@@ -252,7 +252,7 @@ NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
 
 @pytest.mark.parametrize("make", [write_files, archive])
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("files", "said"),
     [
         ({"main.py": ""}, f"{NO_ADAPTERS} 'main.py'; "),
         ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, f"{NO_ADAPTERS} 'a/b/c/adapters.py'; "),
@@ -263,10 +263,10 @@ NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
     ],
     ids=["another name", "too deep", "a PDF beside it", "two submissions", "line break", "escape"],
 )
-def test_a_refusal_says_what_was_found_and_what_to_hand_in(
-    make: type, files: dict[str, str], message: str, tmp_path: Path
+def test_a_refusal_says_what_was_found_and_what_to_do(
+    make: type, files: dict[str, str], said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Refused, match=f"^{message}.*{INSTEAD}$") as caught:
+    with pytest.raises(Refused, match=f"^{said}.*{INSTEAD}$") as caught:
         take_in(make(tmp_path, files))
     assert str(caught.value).count("put your code into") == 1
 

@@ -61,12 +61,10 @@ def grade_one(
 class _Grader:
     """The grading of one submission, as far as it has got."""
 
-    def __init__(
-        self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, transcript: Transcript | None = None
-    ) -> None:
+    def __init__(self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, known: Transcript | None) -> None:
         self.suite, self.sandbox, self.interview = suite, sandbox, interview
         self.results: list[Result] = []
-        self.transcript = transcript or Transcript(layer=str(sandbox.achieved))
+        self.transcript = known or Transcript(layer=str(sandbox.achieved))
         self._recorded = Replayer(suite.remote_calls, self.transcript.replies, interview.submission)
         self._public = dict.fromkeys(test.name for test in suite.suite.tests if not test.hidden)
         self._carried: dict[str, str] = {}  # by test the name of its answers with something lent
