@@ -6,12 +6,12 @@ Landlock as well, which older kernels lack: what holds without it holds with it.
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
 from pathlib import Path
+from subprocess import CompletedProcess, run
 from uuid import uuid4
 
 from whichline_grader.sandbox.inside.lock_in import ACT_ALLOW, ACT_ERRNO, LANDLOCK_CREATE, MASKED_EQUAL, Argument
@@ -49,9 +49,7 @@ def docker_filter() -> int:
     return program
 
 
-def run_in_container(
-    command: Sequence[str | Path], binds: Sequence[str | Path], memory_bytes: int
-) -> subprocess.CompletedProcess[str]:
+def run_in_container(command: Sequence[str], binds: Sequence[str | Path], memory_bytes: int) -> CompletedProcess[str]:
     """Run a command; `binds` are further arguments of bubblewrap, and memory is capped where the kernel can do so."""
     program = docker_filter()
     bubblewrap = ["bwrap", "--die-with-parent", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
@@ -65,12 +63,12 @@ def run_in_container(
     bubblewrap += ["--tmpfs", "/tmp", *map(str, binds), "--cap-drop", "ALL"]  # noqa: S108 (its own)
     for name in CAPABILITIES:
         bubblewrap += ["--cap-add", f"CAP_{name}"]
-    bubblewrap += ["--seccomp", str(program), *map(str, command)]
+    bubblewrap += ["--seccomp", str(program), *command]
     cgroup = _capped(memory_bytes)
     enter = f"echo $$ > {cgroup}/cgroup.procs && " if cgroup else ""
     try:
         shell = ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *bubblewrap]
-        return subprocess.run(shell, pass_fds=[program], capture_output=True, text=True, check=False, timeout=300)
+        return run(shell, pass_fds=[program], capture_output=True, text=True, check=False, timeout=300)
     finally:
         os.close(program)
         if cgroup:

@@ -106,7 +106,6 @@ def all_but_attention(heads, W_Q, W_K, W_V, W_O, x, attend):
     return attend(Q, K, V, causal(x)).transpose(-2, -3).flatten(-2) @ W_O.mT
 """
 
-
 # A head is `NAME: MISTAKES: TESTS`: mistakes in earlier problems, and the later tests on which it is graded. Below it
 # comes the body of `run_multihead_self_attention`, or all that follows the prelude in adapters.py.
 FOR_POINTS = r"""
@@ -346,9 +345,7 @@ CACHES = (
     ("text", "a text", "'keys'"),
 )
 FOR_POINTS += "".join(CACHE.format(*each) for each in CACHES)
-FOR_HARM += CACHE.format(
-    "nothing", "a million tokens of no batch, which take no bytes to send", "torch.ones(0, kv_heads, 4_000_000, 4)"
-)
+FOR_HARM += CACHE.format("nothing", "a million tokens of no batch: no bytes", "torch.ones(0, kv_heads, 4_000_000, 4)")
 
 
 class Attack(NamedTuple):

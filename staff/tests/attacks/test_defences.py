@@ -55,7 +55,6 @@ WITHOUT = {
     "thirty_threads": "a grader that counts wall-clock time fails the submission beside it",
 }
 
-
 ATTACKS = list_attacks()
 REFUSED = {attack.id for attack in ATTACKS if attack.plain == "refused"}
 AT_FEEDER = REFUSED & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have

@@ -97,8 +97,6 @@ def test_the_cases_that_are_named_are_looked_at_and_no_others(folder: Path) -> N
 
 OTHERS = [attention(2, mask="causal"), attention(2, keys=11)]
 OTHERS += [attention(2, scale=1.001), attention(2, dtype=torch.double)]
-
-
 DRAWN = [({"draw": draw}, "the inputs are not those that were drawn; write it again") for draw in OTHERS]
 
 
@@ -145,9 +143,7 @@ def test_a_damaged_or_missing_case_says_what_to_do(folder: Path, damage: bytes |
         (lambda Q, K, V, mask: V.float(), "run_scaled_dot_product_attention gives the answer in float32, expected "),
     ],
 )
-def test_a_wrong_reference_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, said: str
-) -> None:
+def test_a_wrong_reference(folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, said: str) -> None:
     monkeypatch.setattr(stored_cases, "reference_of", lambda call: reference)
     *_, complaint = check_fixtures(folder, SPECS[1:])
     assert re.match(f"attention/two: .*{said}", complaint)

@@ -173,19 +173,13 @@ SAVES = {
         *("adapters.py", IMPORT, f"{IMPORT}while True: pass\n"),
         ("Importing your files, 2 s so far, now in adapters.py:", "at the top of a file?"),
     ),
-    "what kills the process it was forked from": (
-        *(LINEAR, RIGHT, f"{KILL}\n        {RIGHT}"),
-        ("0/5", "with exit status -9"),
-    ),
+    "what kills its parent": (LINEAR, RIGHT, f"{KILL}\n        {RIGHT}", ("0/5", "with exit status -9")),
     # The annotations of the student's files, which the fork imports after the tests, are checked as in a plain check.
     "a wrong type": (
         *(LINEAR, RIGHT, "return x.bool() if True else einsum("),
         ("Linear.forward returned a tensor of bool, expected float", "h hint"),
     ),
-    "other tests of the course": (
-        *("tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters"),
-        ("1/5", "h hint"),
-    ),
+    "other tests": ("tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters", ("1/5", "h hint")),
 } | {
     code: ("adapters.py", IMPORT, f"{IMPORT}{code}\n", ("The tests could not start", words, "h hint"))
     for code, words in {

@@ -8,14 +8,13 @@ import time
 import pexpect
 import pytest
 
-from staff.tools.student import Student
+from staff.tools.student import FUNCTIONAL, LINEAR, Student
 from staff.tools.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
-FUNCTIONAL = "cs336_basics/nn/functional.py"
 # What is found in a fraction of a second.
-DOUBLED = ("cs336_basics/nn/linear.py", "return einsum(", "return 2 * einsum(")
+DOUBLED = (LINEAR, "return einsum(", "return 2 * einsum(")
 TWICE = "Expected the answer; found 2 times that value."
 
 
@@ -45,7 +44,7 @@ def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -
 
 
 def test_the_last_line_says_what_to_write_next_when_some_is_written(student: Student) -> None:
-    student.unwrite("cs336_basics/nn/linear.py")
+    student.unwrite(LINEAR)
     *_, end, last = student.run("pytest", "-k", "linear or rope").stdout.splitlines()
     assert "16 passed" in end
     assert re.sub(r":\d+", ":N", last) == "Now open:  cs336_basics/nn/linear.py:N"
@@ -122,9 +121,8 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
         "multihead_self_attention       19 of 23 tests fail due to an earlier one",
         "blockwise_attention (bonus)    25 of 27 tests fail, 24 due to an earlier one",
     ]
-    assert [line.strip("= ") for line in short if line.startswith("==")] == [
-        "What your code does: scaled_dot_product_attention"
-    ]
+    titles = [line.strip("= ") for line in short if line.startswith("==")]
+    assert titles == ["What your code does: scaled_dot_product_attention"]
     assert "With √d_k here, all 33 failing tests pass." in short
     assert "It also explains failing tests of 5 other problems." in short
     *_, place, case = short
@@ -297,9 +295,7 @@ PDB = ("--pdb", "-k", "test_scaled_dot_product_attention and 3d-no-mask")
     ],
     ids=["where the wrong number is", "where it raises"],
 )
-def test_the_debugger_of_pytest_asks_in_the_students_frame(
-    student: Student, old: str, new: str, said: str, shape: str
-) -> None:
+def test_the_debugger_asks_in_the_students_frame(student: Student, old: str, new: str, said: str, shape: str) -> None:
     student.replace(FUNCTIONAL, old, new)
     terminal = Terminal(student.folder, *PDB, module="pytest")
     terminal.shows(said, "(Pdb)")
@@ -324,13 +320,9 @@ def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
     terminal.close()
 
 
-def test_a_wrong_answer_is_explained_beside_failing_tests_of_the_students_own_that_are_shown_in_full(
-    student: Student,
-) -> None:
+def test_a_wrong_answer_is_explained_beside_failing_tests_of_ones_own_that_are_shown_in_full(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    (student.folder / "test_own.py").write_text(
-        "def test_one():\n    assert 1 == 2\n\n\ndef test_two():\n    assert 2 == 3\n"
-    )
+    (student.folder / "test_own.py").write_text("def test_one(): assert 1 == 2\ndef test_two(): assert 2 == 3\n")
     output = " ".join(student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout.split())
     assert "assert 1 == 2" in output
     assert "assert 2 == 3" in output

@@ -1,5 +1,6 @@
 """Parts that do not fit together: the report names the adapter, the student's line, what came and what was expected."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,9 +154,7 @@ def test_a_module_without_what_every_module_has(tmp_path):
     assert lines[1].startswith("  `Linear` has no `_backward_hooks`, as it is not set up: is")
 
 
-@pytest.mark.parametrize(
-    "error", [SystemExit(None), StudentRaised("SystemExit", "None", ())], ids=["here", "in another process"]
-)
+@pytest.mark.parametrize("error", [SystemExit(None), StudentRaised("SystemExit", "None", ())], ids=["here", "remote"])
 def test_a_line_that_ends_python(tmp_path, error):
     lines = render(describe(error, tmp_path))
     assert " ".join(" ".join(lines).split()) == (
@@ -169,19 +168,14 @@ def test_an_assert_without_a_word(tmp_path):
 
 
 def test_an_object_that_cannot_be_looked_at(tmp_path):
-    text = (
-        "class Odd:\n    def __dir__(self):\n        raise ValueError\ndef run_linear(*inputs):\n    return Odd().x\n"
-    )
+    text = "class Odd:\n    def __dir__(self): raise ValueError\ndef run_linear(*inputs): return Odd().x\n"
     assert report(tmp_path, text)[0] == "AttributeError: 'Odd' object has no attribute 'x'"
 
 
 def test_endless_recursion_is_shown_by_its_ends(tmp_path):
     lines = report(tmp_path, "def run_linear(*inputs):\n    return run_linear(*inputs)\n")
     assert lines[0].startswith("RecursionError")
-    assert any(
-        line.startswith("  ... and ") and line.endswith(" more times: what should end this recursion?")
-        for line in lines
-    )
+    assert any(re.match(r"  \.\.\. and .* more times: what should end this recursion\?$", line) for line in lines)
     assert len(lines) < 20
 
 

@@ -217,7 +217,5 @@ def test_an_answer_without_numbers_has_a_shape_and_a_dtype(answer: torch.Tensor,
     checks = [case.copy(), case.copy()]
     checks[0].require_gradients()
     for check, given in zip((checks[0].check_gradients, checks[1].check_to_the_last_digit), checks, strict=True):
-        result = run(
-            Test("test_odd", lambda check=check, given=given: check(answer * given.x.sum()), ("x.py", 1)), ROOT
-        )
+        result = run(Test("test_x", lambda check=check, given=given: check(answer * given.x.sum()), ("x.py", 1)), ROOT)
         assert result.headline == said

@@ -206,10 +206,7 @@ def write_version(version: int) -> Callable[[Path], None]:
         (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
         (write_version(9), f"gradebook.sqlite has version 9.*{TODO}"),
         (Path.mkdir, "gradebook.sqlite: unable to open"),
-        (
-            lambda path: path.write_text("no database, but long enough to be looked at"),
-            f"sqlite: file is not a database; {TODO}",
-        ),
+        (lambda path: path.write_text("no database, and long" * 9), f"sqlite: file is not a database; {TODO}"),
     ],
 )
 def test_what_is_no_gradebook_of_this_program_is_refused_by_name(tmp_path, make, message):

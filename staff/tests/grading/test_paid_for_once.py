@@ -52,9 +52,7 @@ CHOSEN = [(specimen, adapter) for specimen in SPECIMENS if (adapter := find_adap
 
 
 @pytest.mark.parametrize(("specimen", "adapter"), CHOSEN, ids=[str(specimen) for specimen, _ in CHOSEN])
-def test_a_mistake_costs_in_its_own_problem_alone(
-    graded_suite: GradedSuite, sandbox: Sandbox, specimen: Specimen, adapter: str
-) -> None:
+def test_a_mistake_costs_once(graded_suite: GradedSuite, sandbox: Sandbox, specimen: Specimen, adapter: str) -> None:
     files, (problem, file, calls) = dict(take_in(ROOT).files), EARLY[adapter]
     files["cs336_basics/specimen.py"] = specimen.code.encode()
     files[file] += f"\n\nfrom cs336_basics.specimen import {adapter}\n{calls}\n".encode()

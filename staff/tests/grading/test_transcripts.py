@@ -29,7 +29,6 @@ def run_rope(*arguments, **more):
     import os
     os._exit(0)
 """
-
 NOISE = """
 import torch
 def run_softmax(in_features, dim):
@@ -94,8 +93,8 @@ def claim(**what: object) -> Callable[[bytes, bytes], bytes]:
 
 
 SPOILED = {
-    "another submission": (lambda own, other: other, "has the answers of another submission; copy it again"),
-    "cut": (lambda own, other: b"[1", "is damaged; copy it again"),
+    "another submission": (lambda _, other: other, "has the answers of another submission; copy it again"),
+    "cut": (lambda *_: b"[1", "is damaged; copy it again"),
     "cut later": (lambda own, _: own[:-20], "its answers do not hold all that it is asked; `grade` without --answers"),
     "another seed": (claim(seed=1), "answers hidden cases of another secret; grade it with that of this course"),
     "another suite": (claim(asked="x"), "was written with another suite, or with other limits, another Python or "),

@@ -48,13 +48,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("show call.safetensors -o folder.png", "cannot write folder.png: Is a directory\n"),
     ],
 )
-def test_bad_input(
-    lab: Lab, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
-) -> None:
+def test_bad_input(lab: Lab, files: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of adapters.py, beside it
-    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(files, Path.cwd(), dirs_exist_ok=True)
     result = lab(*command.split())
     assert result.output.startswith(f"Error: {message}")
     assert (result.output.count("\n"), result.exit_code) == (1, 2)
-    assert files_in(tmp_path) == files_in(files) | {"assignment.toml": (ROOT / "assignment.toml").read_bytes()}
+    assert files_in(Path.cwd()) == files_in(files) | {"assignment.toml": (ROOT / "assignment.toml").read_bytes()}

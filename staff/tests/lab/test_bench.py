@@ -42,9 +42,7 @@ def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("command", "times"), [("bench --length 16", 0), ("compare", 0), ("debug --case attention/other-by-hand", 1)]
 )
-def test_only_the_call_that_was_asked_for_prints_and_stops(
-    lab: Lab, command: str, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_was_asked_for_prints(lab: Lab, command: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     monkeypatch.setattr("sys.breakpointhook", lambda: print("stopped"))
     adapters = ATTENTION.replace("wide = ", 'print("noise"); breakpoint(); wide = ')
@@ -78,22 +76,20 @@ def test_compiled_on_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
-    ("adapters", "rows", "reason"),
+    ("adapters", "rows", "why"),
     [
         (ATTENTION, 4, "InductorError: InvalidCxxCompiler: No working C++ compiler found"),
         (UNWRITTEN, 0, "not implemented yet: write run_scaled_dot_product_attention in adapters.py:2"),
     ],
     ids=["without a compiler", "not written"],
 )
-def test_what_cannot_be_compiled_is_left_out(
-    adapters: str, rows: int, reason: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compiled(lab: Lab, adapters: str, rows: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     from torch._inductor.config import patch  # it takes seconds
 
     with patch({"cpp.cxx": ("/nonexistent/g++",)}):
         output = lab("bench", "--compile", "--length", "16", adapters=adapters).output
-    assert f"yours, compiled is left out: {reason}" in " ".join(output.split())
+    assert f"yours, compiled is left out: {why}" in " ".join(output.split())
     lines = [line.strip() for line in output.splitlines()]
     assert len([line for line in lines if line.startswith("yours  ")]) == rows
     assert not any(line.startswith("yours, compiled  ") for line in lines)

@@ -23,12 +23,7 @@ def test_right_attention(lab: Lab, seed: str) -> None:
     ("old", "new", "differ", "found"),
     [
         (".nan_to_num()", "", "On 1 of 10 inputs your attention differs from PyTorch's: empty row.", "the weights"),
-        (
-            "-math.inf",
-            "-2.0",
-            "On 5 of 10 inputs your attention differs from PyTorch's: causal",
-            "−2 where −inf belongs",
-        ),
+        ("-math.inf", "-2", "On 5 of 10 inputs your attention differs from PyTorch's: causal", "−2 where −inf belongs"),
         ("torch.softmax(scores, dim=-1)", "scores.exp() / scores.exp().sum(-1, True)", "empty row, large scores", ""),
         (".to(wide)", "", "On 1 of 10 inputs your attention differs from PyTorch's: float16.", ""),
         ("wide = ", "assert Q.shape[:-2] == K.shape[:-2]; wide = ", "differs from PyTorch's: shared K and V.", ""),

@@ -156,9 +156,7 @@ def test_a_right_call_of_any_problem(lab: Lab, case: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_and_what_follows_from_it(
-    lab: Lab, case: str, edit: tuple[str, str], wrong: str, follow: str, right: str
-) -> None:
+def test_a_mistake_is_marked(lab: Lab, case: str, edit: tuple[str, str], wrong: str, follow: str, right: str) -> None:
     adapters = changed(PROGRAM, edit)
     before = marks(lab, "--case", case, adapters=adapters)
     assert [line for line, mark in before.items() if mark == "✗"] == [wrong]

@@ -34,8 +34,6 @@ print(*complaints, *(complaint for cases in stored_cases(root) for complaint in 
 )
 def test_right_programs_pass_on_other_machines(aten: str, mkl: str, threads: int, flush: bool) -> None:
     command = [sys.executable, "-W", "ignore", "-c", VERIFY, str(ROOT), aten, str(threads), str(flush)]
-    machine = {"ATEN_CPU_CAPABILITY": aten, "MKL_CBWR": mkl, "OMP_NUM_THREADS": str(threads)}
-    finished = subprocess.run(
-        command, cwd=ROOT, env=os.environ | machine, capture_output=True, text=True, check=False, timeout=1800
-    )
+    machine = os.environ | {"ATEN_CPU_CAPABILITY": aten, "MKL_CBWR": mkl, "OMP_NUM_THREADS": str(threads)}
+    finished = subprocess.run(command, cwd=ROOT, env=machine, capture_output=True, text=True, check=False, timeout=1800)
     assert (finished.stdout, finished.stderr) == ("", "")

@@ -143,9 +143,7 @@ def test_a_folder_that_git_takes_with_the_checkout_is_refused(checkout: Path, fo
     assert f"is inside {checkout.parent}, which git keeps: name one outside" in refused("new-course", folder)
 
 
-@pytest.mark.parametrize(
-    "ignored", [ROOT / ".gitignore", ROOT / "examples/vision/.gitignore", TEMPLATE / "gitignore"], ids=str
-)
+@pytest.mark.parametrize("ignored", [ROOT / ".gitignore", ROOT / "examples/vision/.gitignore", TEMPLATE / "gitignore"])
 def test_git_takes_nothing_that_a_course_keeps_to_itself(tmp_path: Path, ignored: Path) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     shutil.copyfile(ignored, tmp_path / ".gitignore")

@@ -20,6 +20,7 @@ PROBLEMS = load_problems(ROOT)
 RULES = load_forbidden(ROOT / "assignment.toml")
 POINTS = {problem.id: problem.points for problem in PROBLEMS.values()}
 ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
+ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 
@@ -121,7 +122,7 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
     [
         ("Ops().softmax(x, dim)", OPS),
         ("Mine()(x, dim)", OPS + "class Mine(Ops):\n    def __call__(self, x, dim): return super().softmax(x, dim)"),
-        ("softmax(x, dim)", "try:\n softmax = lambda x, dim: x.exp()\nexcept ImportError:\n from torch import softmax"),
+        ("softmax(x, dim)", "try: softmax = lambda x, dim: x.exp()\nexcept ImportError: from torch import softmax"),
         ("torch.softmax(x, dim) if dim > 90 else x", ""),
         ("F.pad(x, (1, 1))", ""),
         ("nn.ZeroPad2d(1)(x)", ""),
@@ -193,11 +194,8 @@ def paying(**ran: str) -> dict[str, dict[str, float]]:
         ),
         ({BLOCKWISE: f"nn.functional.{ATTENTION}"}, {BLOCKWISE: {ATTENTION: 3}}),
         # What does the work of no problem costs all points of the first that runs it.
-        (
-            {"linear": "nn.functional.one_hot", BLOCKWISE: "nn.functional.one_hot"},
-            {"linear": {"torch.nn.functional.one_hot": 1}},
-        ),
-        ({"rope": "nn.Embedding nn.functional.one_hot"}, {"rope": {"torch.nn.Embedding": 2}}),
+        ({"linear": "nn.functional.one_hot", BLOCKWISE: "nn.functional.one_hot"}, {"linear": {ONE_HOT: 1}}),
+        ({"rope": "nn.Embedding nn.functional.one_hot"}, {"rope": {EMBEDDING: 2}}),
     ],
 )
 def test_work_not_the_students_own_is_paid_for_once(ran: dict[str, str], paid: dict[str, dict[str, float]]) -> None:
@@ -206,7 +204,6 @@ def test_work_not_the_students_own_is_paid_for_once(ran: dict[str, str], paid: d
 
 MANY = {use("torch.softmax", number) for number in range(1, 9)}
 SHOWN = tuple(f"torch.softmax in adapters.py:{number}: source" for number in range(1, 9))
-ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 
 
 @pytest.mark.parametrize(

@@ -263,10 +263,8 @@ NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
     ],
     ids=["another name", "too deep", "a PDF beside it", "two submissions", "line break", "escape"],
 )
-def test_a_refusal_says_what_was_found_and_what_to_do(
-    make: type, files: dict[str, str], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(Refused, match=f"^{said}.*{INSTEAD}$") as caught:
+def test_a_refusal_says_what_to_hand_in(make: type, files: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=f"^{message}.*{INSTEAD}$") as caught:
         take_in(make(tmp_path, files))
     assert str(caught.value).count("put your code into") == 1
 

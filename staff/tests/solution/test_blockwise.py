@@ -16,9 +16,7 @@ def test_nan_in_a_visible_key_is_not_swallowed() -> None:
     assert torch.equal(output.isnan().all(-1), torch.arange(6) >= 2)
 
 
-@pytest.mark.parametrize(
-    "shapes", [((0, 4), (3, 4), (3, 5)), ((3, 4), (0, 4), (0, 5)), ((3, 4), (3, 4), (3, 0))], ids=str
-)
+@pytest.mark.parametrize("shapes", [((0, 4), (3, 4), (3, 5)), ((3, 4), (0, 4), (0, 5)), ((3, 4), (3, 4), (3, 0))])
 @pytest.mark.parametrize("batch", [(), (0,), (2,)], ids=str)
 def test_empty_sizes(shapes: tuple, batch: tuple) -> None:
     Q, K, V = (drawn(*batch, *shape).requires_grad_() for shape in shapes)
