@@ -15,8 +15,6 @@ from staff.tools.student import Student
 from whichline.engine.assignment import serve
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
     from whichline_grader.grading.suite import GradedSuite
     from whichline_grader.sandbox.confinement import Sandbox
 
@@ -56,12 +54,3 @@ def sandbox() -> "Iterator[Sandbox]":
 
     with start("bubblewrap") as sandbox:
         yield sandbox
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    """Chromium, of which few tests need any."""
-    from staff.tests.browser import launched
-
-    with launched() as browser:
-        yield browser

@@ -9,8 +9,7 @@ import pytest
 from staff.tests import ROOT
 from whichline_grader.release.handout import OVERLAY
 
-LISTING = ("git", "ls-files", "*.md")
-PAGES = subprocess.run(LISTING, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+PAGES = subprocess.check_output(["git", "ls-files", "*.md"], cwd=ROOT, text=True).splitlines()
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^(```+)(?s:.*?)^\1`*$|`[^`\n]+`", re.MULTILINE)
 

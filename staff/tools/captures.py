@@ -21,7 +21,6 @@ from staff.tools.terminal import ENDED, Terminal, watching
 from whichline.engine.assignment import load_problems
 
 PICTURES = ROOT / "docs" / "pictures"
-COLUMNS = 80
 PROBLEM = "scaled_dot_product_attention"
 
 
@@ -95,7 +94,7 @@ def scaled_dot_product_attention(Q, K, V, mask=None):
 
 def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
-    console = Console(width=COLUMNS, record=True, file=StringIO())
+    console = Console(width=80, record=True, file=StringIO())
     console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"), end="\n\n")  # the last line is cut
     svg = console.export_svg(title=" ", theme=MONOKAI, unique_id="terminal")
     # It would fetch its font from a network; a reader's monospace font will do.

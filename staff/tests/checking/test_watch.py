@@ -58,9 +58,8 @@ def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     yield from watched(tmp_path_factory.mktemp("spare"), "--spare")
 
 
-by_night = pytest.param("spare", marks=pytest.mark.nightly)  # which imports torch for each run
-both = pytest.mark.parametrize("either", ["fork", "spare"], indirect=True)
-most = pytest.mark.parametrize("either", ["fork", by_night], indirect=True)
+# By night with a spare, too, which imports torch for each run.
+most = pytest.mark.parametrize("either", ["fork", pytest.param("spare", marks=pytest.mark.nightly)], indirect=True)
 each_way = pytest.mark.parametrize(
     "how", [pytest.param((), id="fork"), pytest.param(("--spare",), id="spare", marks=pytest.mark.nightly)]
 )
@@ -80,7 +79,7 @@ def saved(student: Student, terminal: Terminal, file: str, old: str, new: str) -
     terminal.shows("5/5", "h hint")
 
 
-@both
+@pytest.mark.parametrize("either", ["fork", "spare"], indirect=True)
 def test_a_save_shows_the_board_again(either: Watched) -> None:
     with saved(*either, LINEAR, RIGHT, WRONG):
         either[1].shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")

@@ -284,9 +284,6 @@ def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(studen
     terminal.close()
 
 
-PDB = ("--pdb", "-k", "test_scaled_dot_product_attention and 3d-no-mask")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said", "shape"),
     [
@@ -297,7 +294,8 @@ PDB = ("--pdb", "-k", "test_scaled_dot_product_attention and 3d-no-mask")
 )
 def test_the_debugger_asks_in_the_students_frame(student: Student, old: str, new: str, said: str, shape: str) -> None:
     student.replace(FUNCTIONAL, old, new)
-    terminal = Terminal(student.folder, *PDB, module="pytest")
+    chosen = ("-k", "test_scaled_dot_product_attention and 3d-no-mask")
+    terminal = Terminal(student.folder, "--pdb", *chosen, module="pytest")
     terminal.shows(said, "(Pdb)")
     terminal.sendline(f"p {shape}")
     terminal.shows("torch.Size", "(Pdb)")

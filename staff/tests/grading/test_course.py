@@ -54,66 +54,56 @@ def edit(tree: Path, file: str, old: str, new: str) -> int:
     return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
 
 
-# File, what stood there, what stands there now, and what is said.
-EDITS = [
-    (ASSIGNMENT, "points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
-    (ASSIGNMENT, "points = 2", "points = 'two'", "problem.points is 'two', expected a number"),
-    (ASSIGNMENT, "points = 2", "points = nan", "problem.points is nan, expected a number"),
-    (ASSIGNMENT, "points = 2", "point = 2", "problem.point is not a known key; did you mean points?"),
-    (ASSIGNMENT, "points = 2\n", "", "problem.points is missing"),
-    (ASSIGNMENT, "bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
-    (ASSIGNMENT, HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
-    (ASSIGNMENT, '"cs336_basics/nn/linear.py"', "3", "problem.files is 3, expected a text"),
-    (ASSIGNMENT, "nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
-    (ASSIGNMENT, "test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
-    (ASSIGNMENT, "test_linear = 4", "test_rope = 4", "problem.tests.test_rope is there twice"),
+# What stood there, what stands there now, and what is said.
+IN_ASSIGNMENT = [
+    ("points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
+    ("points = 2", "points = 'two'", "problem.points is 'two', expected a number"),
+    ("points = 2", "points = nan", "problem.points is nan, expected a number"),
+    ("points = 2", "point = 2", "problem.point is not a known key; did you mean points?"),
+    ("points = 2\n", "", "problem.points is missing"),
+    ("bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
+    (HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
+    ('"cs336_basics/nn/linear.py"', "3", "problem.files is 3, expected a text"),
+    ("nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
+    ("test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
+    ("test_linear = 4", "test_rope = 4", "problem.tests.test_rope is there twice"),
     (
-        ASSIGNMENT,
         "test_linear = 4\ntest_linear_to_the_last_digit = 1",
         "test_linear = 0\ntest_linear_to_the_last_digit = 0",
         "problem.tests of linear gives no test",
     ),
-    (ASSIGNMENT, 'id = "rope"', 'id = "linear"', "problem.id linear is there twice"),
-    (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
-    (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
-    (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
-    (ASSIGNMENT, "test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
+    ('id = "rope"', 'id = "linear"', "problem.id linear is there twice"),
+    ('title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
+    ("[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
+    ("points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
+    ("test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
     (
-        ASSIGNMENT,
         "[[problem]]",
         '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []\n[[problem]]',
         "problem.tests of affine is missing, and so is tests/test_affine.py",
     ),
-    (COURSE, '# attempt = "best"', 'attempt = "latest"', "attempt is 'latest', expected 'last' or 'best'"),
-    (COURSE, "# due = 2026-10-01T23:59:00-07:00", "due = 2026-10-01T23:59:00", "due is .*, expected a date with time"),
-    (COURSE, "# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
+    ("test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
+    ("test_hidden_linear = 16", "test_linear_hid = 16", "hidden.test_linear_hid weighs no test; did you"),
+    ("test_hidden_linear = 16\n", "", "gives no weight to test_hidden_linear of problems/linear/staff/hidden_tests.py"),
+    ('id = "decoding"', 'id = "deco"', "deco/staff/hidden_tests.py is missing: assignment.toml has a problem deco"),
+]
+IN_COURSE = [
+    ('# attempt = "best"', 'attempt = "latest"', "attempt is 'latest', expected 'last' or 'best'"),
+    ("# due = 2026-10-01T23:59:00-07:00", "due = 2026-10-01T23:59:00", "due is .*, expected a date with time and"),
+    ("# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
     (
-        COURSE,
         "# [extensions] ",
         "extensions.1 = 2026-10-01T00:00:00Z\ndue = 2026-10-01T23:59:00Z #",
         "extensions.1 is 2026-10-01 00:00:00.00:00, before everybody's deadline, 2026-10-01 23:59:00.00:00",
     ),
-    (ASSIGNMENT, "test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
-    (ASSIGNMENT, "test_hidden_linear = 16", "test_linear_hid = 16", "hidden.test_linear_hid weighs no test; did you"),
-    (
-        ASSIGNMENT,
-        "test_hidden_linear = 16\n",
-        "",
-        "gives no weight to test_hidden_linear of problems/linear/staff/hidden_tests.py",
-    ),
-    (
-        ASSIGNMENT,
-        'id = "decoding"',
-        'id = "decode"',
-        "decode/staff/hidden_tests.py is missing: assignment.toml has a problem decode",
-    ),
-    (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
-    (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
-    (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
-    (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
-    (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
-    (COURSE, "# muted = ", "muted = ['Half of it'] #", "muted has 'Half of it', expected ids of findings, as in"),
+    ("# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
+    ("# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
+    ("# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
+    ("# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
+    ("# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
+    ("# muted = ", "muted = ['Halves of RoPE'] #", "muted has 'Halves of RoPE', expected ids of findings, as in"),
 ]
+EDITS = [*((ASSIGNMENT, *each) for each in IN_ASSIGNMENT), *((COURSE, *each) for each in IN_COURSE)]
 
 
 @pytest.mark.parametrize(("file", "old", "new", "message"), EDITS)

@@ -276,8 +276,8 @@ def test_refused_violations_and_remarks_are_apart(tmp_path):
     violating = entry("violating", forbidden={"softmax": {"softmax": (line,)}}, sources={line: "the source"}).grading
     left_out = entry("left-out", taken_in=("big.bin was left out",)).grading
     page = site(tmp_path, refused, violating, left_out)["index.html"]
-    for said in ("violation of the rules", f"softmax: {line}", "the source", "refused, not run", "remark</span>"):
-        assert said in page
+    for text in ("violation of the rules", f"softmax: {line}", "the source", "refused, not run", "remark</span>"):
+        assert text in page
     assert page.index("Not graded") < page.index("it is 3 GB") < page.index("To look at") < page.index("big.bin")
 
 

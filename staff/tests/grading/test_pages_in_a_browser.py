@@ -1,18 +1,19 @@
 """The pages of `cs336 staff report` in a browser: hostile text, narrow screens, contrast, keyboard, and no request."""
 
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from staff.tests.browser import opened
 from staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
 from staff.tests.grading.test_weights import drawn
 
 pytestmark = pytest.mark.nightly
 
-LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5
-HEBREW = "שרה כהן"
 # The lowest contrast of a text with what is behind it, and the text. A colour of CSS becomes numbers on a canvas.
 CONTRAST = """() => {
   const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -54,12 +55,48 @@ NAMELESS = """() => [
 
 
 @pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium, which takes a second or more to start; CI must have one."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        assert os.environ.get("CI") != "true", "CI needs chromium: apt install chromium"
+        pytest.skip("no chromium here: apt install chromium")
+    with sync_playwright() as playwright:
+        # The sandbox of Chromium does not work for root, and these pages are our own.
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, url: str, width: int = 1280, dark: bool = False) -> Iterator[tuple[Page, list[str]]]:
+    """The page at `url`, once it has its main part, and all it asked for and complained of, the page itself left out.
+
+    Every request but the first is refused.
+    """
+    noticed: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
+    page.route("**/*", lambda route: route.continue_() if route.request.url == url else route.abort())
+    page.on("request", lambda request: noticed.append(request.url) if request.url != url else None)
+    page.on("websocket", lambda socket: noticed.append(socket.url))
+    page.on("console", lambda message: noticed.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: noticed.append(str(error)))
+    page.on("dialog", lambda dialog: noticed.append(dialog.message))
+    page.goto(url)
+    page.wait_for_selector("main", timeout=60_000)
+    try:
+        yield page, noticed
+    finally:
+        page.close()
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A class with hostile submissions, one whose weights go from 0 to 1, and names that are long or in Hebrew."""
     folder = tmp_path_factory.mktemp("class")
     ramp = tuple(tuple(min(1.0, (7 * i + j) / 44) for j in range(7)) for i in range(7))
     some = [entry(f"ok{i}", results([*PROBLEMS][: i % 4]), figure=drawn(ramp)).grading for i in range(12)]
-    named = [entry(name).grading for name in (LONG, HEBREW)]
+    named = [entry(name).grading for name in ("Wolfeschlegelsteinhausenbergerdorff" * 5, "שרה כהן")]
     site(folder, *(hostile_grading(text, f"s{i}") for i, text in enumerate(HOSTILE)), *some, *named)
     return folder
 

@@ -8,12 +8,6 @@ import pytest
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
 from whichline_grader.release import broken
-from whichline_grader.release.broken import (
-    Mistake,
-    list_mistakes,
-    list_solution_mistakes,
-    try_in_tree,
-)
 from whichline_grader.release.stages import Stage
 from whichline_grader.release.verify import load_solved_suite
 
@@ -25,20 +19,20 @@ SOURCE = '''def f(x, y: int, scale=0.5):
 
 
 def test_each_token_that_can_be_another_one_is_replaced_once() -> None:
-    mistakes = list_mistakes("f.py", SOURCE, 0)
+    mistakes = broken.list_mistakes("f.py", SOURCE, 0)
     assert {(each.line, each.old) for each in mistakes} == {
         *((1, "0.5"), (3, "x"), (3, "sum"), (3, "-"), (3, "1"), (3, "@"), (3, "y"), (4, "z"), (4, "=="), (4, "3")),
         *((4, "x"), (4, '"a b c -> (a c) b"')),
     }
     assert len({each.make(SOURCE) for each in mistakes}) == len(mistakes) == 13
     assert str(mistakes[0]) == "f.py:1:24: `0.5` became `(2 * 0.5)`"
-    assert mistakes == list_mistakes("f.py", SOURCE, 0) != list_mistakes("f.py", SOURCE, 1)
-    assert {each.line for each in list_mistakes("f.py", SOURCE, 0, {4})} == {4}
+    assert mistakes == broken.list_mistakes("f.py", SOURCE, 0) != broken.list_mistakes("f.py", SOURCE, 1)
+    assert {each.line for each in broken.list_mistakes("f.py", SOURCE, 0, {4})} == {4}
 
 
 def test_mistakes_are_made_in_the_solutions_of_a_problem_alone() -> None:
     problem = load_problems(ROOT)["linear"]
-    mistakes = list_solution_mistakes(ROOT, {"linear": problem}, seed=0, most=5)
+    mistakes = broken.list_solution_mistakes(ROOT, {"linear": problem}, seed=0, most=5)
     lines = (ROOT / problem.files[0]).read_text().splitlines()
     first, last = (next(i for i, line in enumerate(lines, 1) if each in line) for each in ("BEGIN SOL", "END SOL"))
     assert 0 < len(mistakes) <= 5
@@ -55,13 +49,14 @@ def test_what_becomes_of_a_mistake() -> None:
     lines = (ROOT / file).read_text().splitlines()
     at = next(number for number, line in enumerate(lines, 1) if ".sum(" in line)
     column = lines[at - 1].index("sum(")
-    changes = [Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
-    outcomes = [*Stage().map(partial(try_in_tree, public), [*changes, Mistake("adapters.py", 1, 0, "", "1 +")])]
+    changes = [broken.Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
+    mistakes = [*changes, broken.Mistake("adapters.py", 1, 0, "", "1 +")]
+    outcomes = [*Stage().map(partial(broken.try_in_tree, public), mistakes)]
     assert outcomes == [broken.AT, broken.PASSED, broken.NOT_IMPORTED]
 
 
 def test_the_table_names_those_whose_line_is_not_told() -> None:
-    told, silent, endless = (Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
+    told, silent, endless = (broken.Mistake("a.py", line, 0, "+", "-") for line in (1, 2, 3))
     slow = ["1 of 3 not done in 60 s", "  a.py:3:1: `+` became `-`"]
     unnoticed = ["1 of 3 noticed by no public test", "  a.py:2:1: `+` became `-`"]
     said = [*broken.describe_outcomes([(silent, broken.PASSED), (told, broken.AT), (endless, broken.ENDLESS)])]

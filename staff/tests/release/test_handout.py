@@ -19,7 +19,6 @@ from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import read_archive
 from whichline.submission.update import read_update
 from whichline_grader.release import handout
-from whichline_grader.release.handout import OVERLAY, HandoutError, make_handout, write_handout
 from whichline_grader.release.kit import make_wheel
 from whichline_grader.release.stages import Stage
 from whichline_grader.release.texts import TextError, check_texts
@@ -59,10 +58,16 @@ ASSIGNMENT = 'command = "cs336"\npackage = "cs336_basics"\npoints = 0\nproblem =
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A small solved tree that git knows."""
-    files = {"cs336_basics/head.py": SOLVED, "README.md": "for staff\n", "notes.txt": "not among what ships\n"}
-    files |= {"assignment.toml": ASSIGNMENT, "pyproject.toml": '[project]\nrequires-python = ">=3.11"\n'}
-    files |= {f"{OVERLAY}README.md": "for students\n", f"{OVERLAY}pyproject.toml": 'kit = "KIT"\n'}
-    write_files(tmp_path, files | {"staff/secret.py": ""})
+    (tmp_path / "cs336_basics").mkdir()
+    (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
+    (tmp_path / "README.md").write_text("for staff\n")
+    (tmp_path / "notes.txt").write_text("not among what ships\n")
+    (tmp_path / "assignment.toml").write_text(ASSIGNMENT)
+    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.11"\n')
+    (tmp_path / handout.OVERLAY).mkdir(parents=True)
+    (tmp_path / handout.OVERLAY / "README.md").write_text("for students\n")
+    (tmp_path / handout.OVERLAY / "pyproject.toml").write_text('kit = "KIT"\n')
+    (tmp_path / "staff/secret.py").touch()
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
     return tmp_path
@@ -73,8 +78,10 @@ def git(tree: Path, *command: str) -> str:
 
 
 def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
-    files = make_handout(tree, "1")
-    cut = "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
+    files = handout.make_handout(tree, "1")
+    head = (
+        "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
+    )
     (kit,) = (name for name in files if name.startswith("kit/"))
     assert {name: content.decode() for name, content in files.items() if name != kit} == {
         "README.md": "for students\n",
@@ -93,7 +100,7 @@ def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
     ],
 )
 def test_markers_that_do_not_pair(source: str, message: str) -> None:
-    with pytest.raises(HandoutError, match=message):
+    with pytest.raises(handout.HandoutError, match=message):
         handout.cut_solution("a.py", source)
 
 
@@ -113,16 +120,16 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str |
     (tree / name).symlink_to("staff") if text is None else (tree / name).write_text(text)
     if "draft" not in name:
         git(tree, "add", "--all")
-    with pytest.raises(HandoutError, match=message):
-        make_handout(tree, "1")
+    with pytest.raises(handout.HandoutError, match=message):
+        handout.make_handout(tree, "1")
 
 
 def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
     told = "whichline_grader\nand\nreturn self.attend_to_everything(x)\n"
     write_files(tree, {"docs/a.md": told, "docs/b.md": "# END SOLUTION\n"})
     git(tree, "add", "--all")
-    with pytest.raises(HandoutError) as refused:
-        make_handout(tree, "1")
+    with pytest.raises(handout.HandoutError) as refused:
+        handout.make_handout(tree, "1")
     places = [line.split(": ")[0] for line in str(refused.value).splitlines()]
     assert places == ["docs/a.md:1", "docs/a.md:3", "docs/b.md:1"]
     stage = Stage()
@@ -130,15 +137,12 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
     assert stage.errors == str(refused.value).splitlines()
 
 
-NOT_HANDED_OUT = "docs: a line begins with **Problem `gelu`, which is not handed out"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("**Problem `rope` (", "Problem (", "docs: 0 lines begin with **Problem `rope`"),
         ("**Problem `decoding`", "**Problem `rope`", "docs: 2 lines begin with **Problem `rope`"),
-        ("\n## B2", "\n**Problem `gelu`**\n## B2", NOT_HANDED_OUT),
+        ("\n## B2", "\n**Problem `x`**\n## B2", "docs: a line begins with **Problem `x`, which is not handed out"),
     ],
 )
 def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: str) -> None:
@@ -155,8 +159,8 @@ def test_a_first_line_that_says_what_to_change_is_noticed() -> None:
 def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("out")
     (out / "mine").touch()
-    with pytest.raises(HandoutError, match="is not an empty folder"):
-        write_handout(make_handout(tree, "1"), "1", out, {})
+    with pytest.raises(handout.HandoutError, match="is not an empty folder"):
+        handout.write_handout(handout.make_handout(tree, "1"), "1", out, {})
     assert [path.name for path in out.iterdir()] == ["mine"]
 
 
@@ -165,20 +169,21 @@ PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 
 @pytest.fixture(scope="module")
 def files() -> Mapping[str, bytes]:
-    return make_handout(ROOT, "1")
+    """The handout of this tree."""
+    return handout.make_handout(ROOT, "1")
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which it is written."""
     out = tmp_path_factory.mktemp("handout") / "out"
-    write_handout(make_handout(ROOT, "1"), "1", out, PREVIOUS)
+    handout.write_handout(handout.make_handout(ROOT, "1"), "1", out, PREVIOUS)
     return out
 
 
 @pytest.mark.nightly
 def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) -> None:
-    write_handout(make_handout(ROOT, "1"), "1", tmp_path / "two", PREVIOUS)
+    handout.write_handout(handout.make_handout(ROOT, "1"), "1", tmp_path / "two", PREVIOUS)
     digests = []
     for folder in (out, tmp_path / "two"):
         commits = git(folder / "tree", "log", "--format=%H")

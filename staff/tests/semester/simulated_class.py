@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from staff.tests import ROOT
 from staff.tests.attacks.attack import write_attack
 from staff.tests.grading.shadow_class import write_tree
+from staff.tools.student import FUNCTIONAL, ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.problem_folder import list_adapters
 
@@ -28,7 +28,6 @@ WRITTEN = [id for id in PROBLEMS if all(f"def {name}(" in EVERYTHING.read_text()
 ALL = sum(PROBLEMS[id].points for id in WRITTEN)
 
 # Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.
-FUNCTIONAL = "cs336_basics/nn/functional.py"
 SOLVED = {"adapters.py"}.union(*(problem.files for problem in load_problems(ROOT).values() if not problem.bonus))
 FAULTS = {
     "scores not divided by √d_k": (FUNCTIONAL, " / math.sqrt(Q.shape[-1])", "", 4.49, 0.0),

@@ -19,9 +19,6 @@ def mask_of(*shape: int) -> Tensor:
     return (drawn(*shape) > 0) | (torch.arange(shape[-1]) == 0)
 
 
-# ScaledDotProductAttention
-
-
 def test_what_the_module_returns() -> None:
     attention, (Q, K, V), mask = ScaledDotProductAttention(), drawn(3, 2, 4, 6), mask_of(4, 4)
     output, weights, scores = attention(Q, K, V, mask, return_weights=True, return_scores=True)
@@ -40,9 +37,6 @@ def test_the_module_in_half_precision(dtype: torch.dtype) -> None:
     output, weights, scores = ScaledDotProductAttention()(Q, K, V, return_weights=True, return_scores=True)
     assert torch.equal(output, scaled_dot_product_attention(Q, K, V))
     assert (weights.dtype, scores.dtype) == (dtype, torch.float32)
-
-
-# MultiHeadAttention
 
 
 def pytorchs(bias: bool, dtype: torch.dtype = torch.float32) -> nn.MultiheadAttention:

@@ -17,8 +17,6 @@ from cs336_basics.nn.functional import (
 )
 from staff.tests.solution.conftest import drawn
 
-# softmax
-
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
 @pytest.mark.parametrize("dim", [0, -1])
@@ -34,9 +32,6 @@ def test_infinity_and_nan_propagate_in_their_slice_alone(bad: float) -> None:
     answer = softmax(torch.tensor([[bad, 0.0], [1.0, 1.0]]), -1)
     assert answer[0].isnan().any()
     assert answer[1].tolist() == [0.5, 0.5]
-
-
-# attention
 
 
 def test_attention_averages_with_its_own_weights() -> None:
