@@ -25,6 +25,8 @@ from whichline.engine.result import Check, Outcome, Result
 pytestmark = pytest.mark.slow
 
 SOFTMAX = "softmax"
+EXITS = "Do your files end it\nwhen they are imported, for example with os._exit?\n"
+SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -238,9 +240,6 @@ def test_a_part_of_the_name_of_a_problem_will_do() -> None:
     assert [find_problem(problems, name).id for name in names] == found.split()
 
 
-EXITS = "Do your files end it\nwhen they are imported, for example with os._exit?\n"
-
-
 @pytest.mark.parametrize(
     ("line", "begin", "end"),
     [
@@ -304,9 +303,6 @@ def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_bo
     terminal.press_ctrl_c()
     terminal.shows("17/17", "0/5", "Next: test_linear[2d]", "you pressed Ctrl-C during this test", place)
     assert terminal.end() == 1
-
-
-SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
 
 
 @pytest.mark.parametrize(

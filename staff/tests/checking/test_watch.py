@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 RIGHT = "return einsum("
 WRONG = "return 2 * einsum("
 ENDLESS = "while True: pass\n        return einsum("
+Watched = tuple[Student, Terminal]
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -33,9 +34,6 @@ def wait_until_nothing_runs_in(folder: Path) -> None:
     while running := processes_in(folder):
         assert time.monotonic() < deadline, running
         time.sleep(0.05)
-
-
-Watched = tuple[Student, Terminal]
 
 
 def watched(folder: Path, *how: str) -> Iterator[Watched]:

@@ -7,6 +7,7 @@ from whichline.engine.compare import WrongAnswer, compare, same
 
 EXPECTED = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
 TOLERANCE = torch.full_like(EXPECTED, 1e-6)
+INFINITY, NAN = float("inf"), float("nan")
 
 
 def complaint(answer: object, what: str = "answer") -> str:
@@ -71,9 +72,6 @@ def test_of_zeros_that_are_off_the_furthest_is_told() -> None:
     answer = torch.tensor([[0.0, 1e-9, 0.0], [0.0, -0.5, 0.25]])
     with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]: got -0.5, expected 0"):
         compare(answer, zeros, torch.float32, zeros)
-
-
-INFINITY, NAN = float("inf"), float("nan")
 
 
 @pytest.mark.parametrize(

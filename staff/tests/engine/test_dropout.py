@@ -13,6 +13,8 @@ from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
 
 FIXTURES = ROOT / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
+SLOW = pytest.param("row_loops_gathered_keys", marks=pytest.mark.nightly)
+PAIR = "expected a tuple: the answer and the matrix of weights"
 
 
 @pytest.fixture
@@ -25,9 +27,6 @@ def refuse(case: Case, answer: object) -> WrongAnswer:
     with pytest.raises(WrongAnswer) as caught:
         check_dropout(case, answer)
     return caught.value
-
-
-SLOW = pytest.param("row_loops_gathered_keys", marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("style", [SLOW if each in SLOW.values else each for each in RIGHT_STYLES])
@@ -94,9 +93,6 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
         said.append(refuse(case, wrong(case.expected["matrix of weights"].float(), case.V)).kind)
     factor = "the weights that are kept should be multiplied by 1 / (1 - 0.25) = 1.333"
     assert said == [factor] * 3 + ["the share of the weights that is dropped is not 25%"]
-
-
-PAIR = "expected a tuple: the answer and the matrix of weights"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,12 @@ pytestmark = pytest.mark.slow
 # What is found in a fraction of a second.
 DOUBLED = (LINEAR, "return einsum(", "return 2 * einsum(")
 TWICE = "Expected the answer; found 2 times that value."
+SETTINGS = {
+    "set_grad_enabled(False)": "Write `with torch.no_grad():` around what needs no gradients.",
+    "set_default_dtype(torch.float64)": "Pass `dtype=` to what makes a tensor.",
+    "set_default_device('meta')": "Pass `device=` to what makes a tensor.",
+}
+ONE = "tests/test_3_linear.py::test_linear[2d]"
 
 
 def failures(student: Student, *arguments: str) -> str:
@@ -96,9 +102,7 @@ def test_a_test_that_takes_long(student: Student) -> None:
     )
 
 
-def test_one_thread_computes_and_the_compiler_of_torch_says_nothing_of_its_own_at_the_end(
-    student: Student, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_thread_computes_and_torch_ends_silently(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
     one = "assert torch.get_num_threads() == 1\n    logits = at_least_float32(x)"
@@ -128,13 +132,6 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     *_, place, case = short
     assert re.sub(r":\d+", ":N", place) == f"Now open:  {FUNCTIONAL}:N"
     assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
-
-
-SETTINGS = {
-    "set_grad_enabled(False)": "Write `with torch.no_grad():` around what needs no gradients.",
-    "set_default_dtype(torch.float64)": "Pass `dtype=` to what makes a tensor.",
-    "set_default_device('meta')": "Pass `device=` to what makes a tensor.",
-}
 
 
 def test_settings_that_a_file_changes_for_all_code_are_undone_and_their_lines_are_named(student: Student) -> None:
@@ -175,9 +172,6 @@ def test_a_mistake_is_told_where_adapters_import_at_their_top(student: Student) 
     (student.folder / "adapters.py").write_text(adapters.replace("import torch\n", f"import torch\n{line}", 1))
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     assert "Expected √d_k; found d_k." in failures(student, "-k", "3d-no-mask")
-
-
-ONE = "tests/test_3_linear.py::test_linear[2d]"
 
 
 def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:

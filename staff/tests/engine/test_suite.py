@@ -28,6 +28,7 @@ def test_alone():
     assert adapters.answer() == 42, "expected 42"
 """
 PROBLEM = Problem("linear", "Linear layer", 3.0, (), {"test_linear": 2.0, "test_alone": 1.0}, ())
+NUMBERS = torch.ones(2, 2)
 
 
 def right(d_in, d_out, weights, in_features):
@@ -171,9 +172,6 @@ def test_a_failure_keeps_no_tensor(folder):
         gc.enable()
     assert result.outcome is Outcome.FAILED
     assert kept[0]() is None
-
-
-NUMBERS = torch.ones(2, 2)
 
 
 def wrong_answer_to(problem: str, inputs: dict[str, object]) -> Result:

@@ -53,6 +53,8 @@ PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
 BODY = "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights"
 NOT_WRITTEN = (BODY, "    raise NotImplementedError\n    weights")
 INLINE = "lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v"
+SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")
+SCORES = torch.rand(2, 3, 4)
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +113,6 @@ def test_multihead_attention_alone_is_judged_as_it_stands(suite: GradedSuite, sa
     own = (each for each in results if each.problem == "multihead_self_attention")
     assert math.fsum(each.maximum - each.points for each in own) > 4
     assert notes.alone == told
-
-
-SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")
 
 
 @pytest.mark.nightly
@@ -219,9 +218,6 @@ def lender() -> StandIn:
     asked = (Q, K, V, None)
     lender.begin(RemoteCall("run_scaled_dot_product_attention", asked, recorded=asked), "token")
     return lender
-
-
-SCORES = torch.rand(2, 3, 4)
 
 
 @pytest.mark.parametrize("dim", [-1, 2])

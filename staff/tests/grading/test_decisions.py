@@ -28,6 +28,10 @@ from whichline_grader.grading.gradebook import Gradebook, GradebookError
 from whichline_grader.grading.graded import Notes
 
 WHY = "test_softmax[2d] was wrong"
+ADJUST = '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\n'
+WAIVE = '[[waive]]\nstudent = "ada"\ntext = "x"\n'
+NOBODY = "no student or submission is called {}; grades.csv lists the names"
+NO_VIOLATION = "ada has a violation of the rules in no problem, expected one in some problem"
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +111,6 @@ def test_decisions_are_a_text_that_people_edit(out):
     assert float(row(out)["softmax"]) == pytest.approx(before + 1.05, abs=1e-3)
     succeed("adjust", "alan", "--because", "Nice einsum.", "--out", out)
     assert (out / "decisions.toml").read_text().startswith(by_hand)
-
-
-ADJUST = '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\n'
-WAIVE = '[[waive]]\nstudent = "ada"\ntext = "x"\n'
 
 
 @pytest.mark.parametrize(
@@ -250,10 +250,6 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         grading = gradebook.of("ada")
         assert grading
         assert grading.points == grading.compute_points("softmax") == 3
-
-
-NOBODY = "no student or submission is called {}; grades.csv lists the names"
-NO_VIOLATION = "ada has a violation of the rules in no problem, expected one in some problem"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ ANSWERS = {
     "not finite": ([X / 0, torch.tensor([[0, 0, 0], [0, torch.inf, 0.0]])], "the answer is NaN or infinite"),
     "no tensor": (["secret", [1], None], "the answer is not a tensor: is a `return` missing?"),
 }
+PROBLEMS = load_problems(ROOT)
+WRONG = "the answer is wrong in {} of 91 places"
+SEE = "uv run cs336 debug --case softmax/2d"
 
 
 def grade_answer(answer: object, stored: bool = True) -> Result:
@@ -96,11 +99,6 @@ def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
     told = {describe_for_student(each, submission, stored=True).headline for each in every}
     assert "ValueError in run_softmax of adapters.py" in told
     assert len(told) <= MAX_FUNCTIONS
-
-
-PROBLEMS = load_problems(ROOT)
-WRONG = "the answer is wrong in {} of 91 places"
-SEE = "uv run cs336 debug --case softmax/2d"
 
 
 def failed(

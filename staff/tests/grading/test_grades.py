@@ -58,6 +58,9 @@ Student,ID,SIS User ID,SIS Login ID,Section,Attention (55),Final Score
 "Lovelace, Ada",1234,s1,ada,01,,
 "Turing, Alan",1235,s2,alan,01,3,
 """
+FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+AFTER_SPACE = (" =", "\t=", "\r=", "\n=", "\u00a0@")
+TIMES = "file_id,submitted_at\n9,2026-10-04T09:00:00Z\n"
 
 
 def results(points: float) -> list[Result]:
@@ -288,11 +291,6 @@ def test_the_metadata_of_gradescope_gives_students_and_time_and_grades_csv_has_l
     ada, alan = rows(tmp_path / "grades.csv").values()
     assert (ada["student"], ada["late"], ada["days_late"], ada["group"]) == ("007", "yes", "2", "007;008")
     assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
-
-
-FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-AFTER_SPACE = (" =", "\t=", "\r=", "\n=", "\u00a0@")
-TIMES = "file_id,submitted_at\n9,2026-10-04T09:00:00Z\n"
 
 
 def test_a_student_reads_the_grade_that_is_left_after_lateness(tmp_path):

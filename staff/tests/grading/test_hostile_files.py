@@ -22,6 +22,7 @@ from whichline_grader.sandbox.files import MAX_PATH, MIB
 from whichline_grader.sandbox.reader import SECONDS
 
 HONEST = b"def run_softmax(x, dim):\n    return x\n"
+DATE = "2026-10-01-23-58-01"
 
 
 def graded(folder: Path, *paths: Path, **stated: Any) -> dict[str, Grading]:
@@ -102,7 +103,6 @@ def test_a_module_with_a_long_name_gives_no_file_a_path_that_is_too_long_to_be_s
     assert grading.points == 3
 
 
-DATE = "2026-10-01-23-58-01"
 # What student 77 handed in, and what student 55 did, whose own part of the name begins after the prefix.
 STOLEN = {
     # What a student could do while the form of Moodle was tried first.

@@ -53,6 +53,7 @@ class Head:
 """
 
 ASSIGNMENT = 'command = "cs336"\npackage = "cs336_basics"\npoints = 0\nproblem = []\n'
+PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 
 
 @pytest.fixture
@@ -162,9 +163,6 @@ def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.Temp
     with pytest.raises(handout.HandoutError, match="is not an empty folder"):
         handout.write_handout(handout.make_handout(tree, "1"), "1", out, {})
     assert [path.name for path in out.iterdir()] == ["mine"]
-
-
-PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ ODD: list[Any] = [
     *([], {}, [[]], [0], [2**62, 2**62, 0], [1] * 20, [None] * 200, {"tensor": 0}, {"tensor": -1}, {"tensor": 0.0}),
     *({"dict": {}}, {"dict": {"a": {"tensor": 1}}}, {"dict": []}),
 ]
+FILES = {"adapters.py": b"import torch\n", "cs336_basics/nn.py": b"x = 1\n" * 50, "notes.pdf": b"%PDF"}
 
 
 def fuzz(target: Target, cases: int) -> Counter[str]:
@@ -309,9 +310,6 @@ def _changed(rng: random.Random, data: bytes) -> bytes:
                 other = rng.randrange(len(changed) + 1)
                 changed[at : at + length] = changed[other : other + length]
     return bytes(changed[: rng.randrange(len(changed) + 1)] if rng.random() < 0.05 else changed)
-
-
-FILES = {"adapters.py": b"import torch\n", "cs336_basics/nn.py": b"x = 1\n" * 50, "notes.pdf": b"%PDF"}
 
 
 @functools.cache

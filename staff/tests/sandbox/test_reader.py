@@ -24,6 +24,8 @@ from whichline_grader.sandbox.files import MIB, Refused
 from whichline_grader.sandbox.reader import Reader
 from whichline_grader.sandbox.submission import Submission, take_in
 
+ENDED = "the process that read it ended with exit status"
+
 
 @contextmanager
 def answering(memory: int = reader.MEMORY_BYTES) -> Iterator[Connection]:
@@ -152,9 +154,6 @@ def test_what_is_refused_is_known_again_until_it_changes(tmp_path: Path) -> None
             (tmp_path / "a.pdf").write_bytes((tmp_path / "a.pdf").read_bytes() + b"%")
             (tmp_path / "b.py").write_text((tmp_path / "b.py").read_text() + "#")
             assert len({*before, content(path, files)}) == 2
-
-
-ENDED = "the process that read it ended with exit status"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ POINTS = {problem.id: problem.points for problem in PROBLEMS.values()}
 ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
 ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
+OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
 
 
 def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[Use]:
@@ -112,9 +113,6 @@ class Unwatched(torch.Tensor):
 def test_a_call_is_seen_by_whatever_name_it_is_made(run: Run, expression: str, function: str) -> None:
     source = returning(expression, HIDING)
     assert seen(run, source) == {Use("adapters.py", source.count("\n"), function, f"return {expression}")}
-
-
-OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
 
 
 @pytest.mark.parametrize(

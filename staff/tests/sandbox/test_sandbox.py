@@ -32,6 +32,9 @@ from whichline_grader.sandbox.zygote_files import ENVIRONMENT
 from .conftest import ROOT, Run, start
 
 X = torch.ones(2)
+MANY = "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))"
+BOMBS = {"tensors": MANY, "one": "torch.ones(1 << 40)", "string": "'x' * (1 << 40)"}
+LARGE = "torch.ones(100 << 20, dtype=torch.uint8)"
 
 
 def trying(statements: str) -> str:
@@ -249,17 +252,10 @@ def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
     assert run(trying(f"{start_thread}return thread.native_id")).run_softmax(X, 0) == 2
 
 
-MANY = "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))"
-BOMBS = {"tensors": MANY, "one": "torch.ones(1 << 40)", "string": "'x' * (1 << 40)"}
-
-
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_memory_is_limited(run: Run, bomb: str) -> None:
     with pytest.raises((LimitExceeded, StudentRaised), match=r"MemoryError|can't allocate|MiB of memory"):
         run(trying(BOMBS[bomb]), memory_bytes=1 << 30).run_softmax(X, 0)
-
-
-LARGE = "torch.ones(100 << 20, dtype=torch.uint8)"
 
 
 @pytest.mark.parametrize(

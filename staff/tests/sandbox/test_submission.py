@@ -25,6 +25,12 @@ INSTEAD = (
     "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit` writes"
 )
 READABLE = "expected a zip archive that can be read"
+IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import softmax\n    return softmax(x, dim)\n"
+LEFT_OUT = "left out, since they are links or devices, not files: 'old/link.py'"
+STUB = 'import torch\ndef run_softmax(x, dim):\n    """softmax"""\n    raise NotImplementedError\n'
+DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
+NO_ADAPTERS = "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down, got"
+NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
 
 
 def archive(at: Path, files: dict[str, str]) -> Path:
@@ -60,9 +66,6 @@ def test_a_single_file_is_its_own_adapters(tmp_path: Path) -> None:
     assert take_in(path) == submission.Submission("ada.py", {"adapters.py": b"x = 1"}, "adapters")
 
 
-IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import softmax\n    return softmax(x, dim)\n"
-
-
 def test_files_handed_in_without_their_folder_lie_where_they_are_imported_from(tmp_path: Path) -> None:
     loose = {"adapters.py": IMPORTS, "functional.py": "from cs336_basics.given.checks import x"}
     names = {name: f"ada_1_2_{name}" for name in loose}
@@ -86,9 +89,6 @@ def test_paths_that_lead_out(make: type, name: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="expected paths inside the submission"):
         take_in(path)
     assert [*tmp_path.iterdir()] == [path]
-
-
-LEFT_OUT = "left out, since they are links or devices, not files: 'old/link.py'"
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
@@ -117,10 +117,6 @@ def test_adapters_that_are_a_link(tmp_path: Path) -> None:
     for name in ("folder", "a.tar.gz"):
         with pytest.raises(Refused, match=r"expected adapters.py, .*; 'adapters.py' is a link or a device; put"):
             take_in(tmp_path / name)
-
-
-STUB = 'import torch\ndef run_softmax(x, dim):\n    """softmax"""\n    raise NotImplementedError\n'
-DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
 
 
 @pytest.mark.parametrize("place", ["tests/adapters.py", "src/adapters.py", "adapters.py"])
@@ -244,10 +240,6 @@ def patched(archive: bytes, offset: int, value: int, size: str = "<H") -> bytes:
         struct.pack_into(size, data, at + offset, value)
         at = data.find(b"PK\x01\x02", at + 4)
     return bytes(data)
-
-
-NO_ADAPTERS = "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down, got"
-NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
 
 
 @pytest.mark.parametrize("make", [write_files, archive])

@@ -20,12 +20,11 @@ EVERYTHING = ROOT / "staff/right_programs/row_loops_gathered_keys.py"
 # This course does without most problems, so that each submission takes little time.
 KEPT = ("softmax", "scaled_dot_product_attention", "linear", "attention_module")
 
-# Points of softmax, of what is required, and of what is in EVERYTHING.
+# Points of softmax and of what is required, and the problems that are in EVERYTHING.
 PROBLEMS = {id: problem for id, problem in load_problems(ROOT).items() if id in KEPT}
 SOFTMAX = PROBLEMS["softmax"].points
 REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bonus)
 WRITTEN = [id for id in PROBLEMS if all(f"def {name}(" in EVERYTHING.read_text() for name in list_adapters(id))]
-ALL = sum(PROBLEMS[id].points for id in WRITTEN)
 
 # Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.
 SOLVED = {"adapters.py"}.union(*(problem.files for problem in load_problems(ROOT).values() if not problem.bonus))
@@ -36,7 +35,7 @@ FAULTS = {
 
 MOST = 0.08  # that softmax earns which computes nothing: one that is 1 everywhere is right where there is one number
 
-IN_TIME, TWO_DAYS_LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  # as Gradescope writes it
+IN_TIME, LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  # as Gradescope writes it
 EXTENDED, GROUP, MAILED = 2, 5, 6  # numbers of students; the group is late
 
 
@@ -48,6 +47,9 @@ class Upload(NamedTuple):
     points: float  # it should get
     softmax: float = SOFTMAX  # how many of these are for softmax
     hostile: bool = False  # whether `points` are the most that it may get
+
+
+AGAIN = Upload("handed in again", EVERYTHING, sum(PROBLEMS[id].points for id in WRITTEN))
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from staff.tests import ROOT
 from staff.tests.files import copy_tree, leave_out, rows_of, write_files
 from staff.tests.grading.conftest import run_staff
-from staff.tests.semester.simulated_class import (
-    ALL,
-    EVERYTHING,
-    EXTENDED,
-    GROUP,
-    KEPT,
-    MAILED,
-    ROOT,
-    TWO_DAYS_LATE,
-    Student,
-    Upload,
-    make_class,
-)
+from staff.tests.semester.simulated_class import AGAIN, EXTENDED, GROUP, KEPT, LATE, MAILED, Student, make_class
 from whichline.engine.assignment import load_problems
 from whichline_grader.release.handout import make_handout
 
@@ -70,8 +59,8 @@ def test_a_semester(tmp_path: Path) -> None:
 
     # A week later two hand in again: one two days late, of which one is free; the other has an extension.
     for number, penalty in ((GROUP, 0.1), (EXTENDED, 0.0)):
-        group[number - 1] = Student(number, Upload("handed in again", EVERYTHING, ALL), penalty)
-        group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
+        group[number - 1] = Student(number, AGAIN, penalty)
+        group[number - 1].hand_in(tmp_path / "week-2", LATE)
     run_staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
     assert_grades(group, results)
 

@@ -8,6 +8,8 @@ import torch
 from cs336_basics.nn.blockwise import blockwise_attention
 from staff.tests.solution.conftest import drawn
 
+X = torch.ones(3, 4)
+
 
 def test_nan_in_a_visible_key_is_not_swallowed() -> None:
     Q, K, V = (drawn(6, 4, seed=i) for i in range(3))
@@ -24,9 +26,6 @@ def test_empty_sizes(shapes: tuple, batch: tuple) -> None:
     assert output.shape == (*batch, shapes[0][0], shapes[2][1])
     assert not output.any()
     assert not any(x.any() for x in torch.autograd.grad(output.sum(), (Q, K, V)))
-
-
-X = torch.ones(3, 4)
 
 
 def test_another_device_is_followed_without_a_mask() -> None:

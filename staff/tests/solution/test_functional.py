@@ -17,6 +17,8 @@ from cs336_basics.nn.functional import (
 )
 from staff.tests.solution.conftest import drawn
 
+Q23, K43, V45, M24 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5), torch.ones(2, 4)
+
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
 @pytest.mark.parametrize("dim", [0, -1])
@@ -45,9 +47,6 @@ def test_no_keys_give_zeros_and_no_queries_nothing() -> None:
     assert scaled_dot_product_attention(drawn(2, 5, 3), drawn(2, 0, 3), drawn(2, 0, 4)).tolist() == zeros
     assert scaled_dot_product_attention(drawn(2, 0, 3), drawn(2, 5, 3), drawn(2, 5, 4)).shape == (2, 0, 4)
     assert scaled_dot_product_attention(drawn(0, 5, 3), drawn(0, 5, 3), drawn(0, 5, 4)).shape == (0, 5, 4)
-
-
-Q23, K43, V45, M24 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5), torch.ones(2, 4)
 
 
 @pytest.mark.usefixtures("without_types")

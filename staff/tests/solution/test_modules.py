@@ -17,6 +17,9 @@ from cs336_basics.nn.multihead_attention import MultiHeadAttention
 from cs336_basics.nn.rope import RotaryPositionalEmbedding
 from staff.tests.solution.conftest import drawn
 
+ROPE = RotaryPositionalEmbedding(100.0, 2, 20)
+DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, got "
+
 
 def test_linear_starts_from_a_cut_normal_distribution() -> None:
     torch.manual_seed(0)
@@ -37,9 +40,7 @@ def test_linear_starts_from_a_cut_normal_distribution() -> None:
         (CausalMultiHeadSelfAttention, (4, 2), {"qkv_proj.weight": (12, 4), "output_proj.weight": (4, 4)}),
     ],
 )
-def test_a_module_takes_device_and_dtype_and_has_these_parameters_alone(
-    make: Callable[..., nn.Module], sizes: tuple, shapes: dict[str, tuple[int, ...]]
-) -> None:
+def test_parameters_of_a_module(make: Callable[..., nn.Module], sizes: tuple, shapes: dict[str, tuple]) -> None:
     module = make(*sizes, device="meta", dtype=torch.bfloat16)
     made = {name: attrgetter(name)(module) for name in shapes}
     expected = {name: (shape, torch.bfloat16, "meta") for name, shape in shapes.items()}
@@ -88,10 +89,6 @@ def test_the_causal_mask_is_built_once_for_the_longest_sequence() -> None:
 def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
     attention = CausalMultiHeadSelfAttention(4, 2, RotaryPositionalEmbedding(10000.0, 2, 5))
     assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
-
-
-ROPE = RotaryPositionalEmbedding(100.0, 2, 20)
-DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, got "
 
 
 @pytest.mark.parametrize(

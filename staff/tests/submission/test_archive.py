@@ -12,6 +12,7 @@ from whichline.submission import archive
 from whichline.submission.archive import ArchiveError, read_archive, write_archive
 
 FILES = {"b/two.py": b"2\n", "a.py": b"1\n"}
+PACKED = r"'a\.py' is neither stored nor deflated; make an ordinary zip archive"
 
 
 def write_zip(path: Path, files: dict[str, bytes], manifest: object = None) -> None:
@@ -69,9 +70,6 @@ def test_names_that_differ_in_capital_letters(tmp_path: Path) -> None:
     write_zip(tmp_path / "x.zip", {"a.py": b"", "A.py": b""})
     with pytest.raises(ArchiveError, match=r"a\.py appears twice on systems that ignore"):
         read_archive(tmp_path / "x.zip", "m.json")
-
-
-PACKED = r"'a\.py' is neither stored nor deflated; make an ordinary zip archive"
 
 
 @pytest.mark.parametrize(

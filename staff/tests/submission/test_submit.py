@@ -15,6 +15,9 @@ from staff.tools.terminal import Terminal
 from whichline.cli import main as cs336
 from whichline.submission.archive import write_archive
 
+DEEP = "has an expression nested too deep for Python; split it into several"
+SCORE = {"passed": 4, "tests": 4, "points": 2.0}
+
 
 def refusal(student: Student) -> str:
     """What the command says when it writes nothing."""
@@ -111,9 +114,6 @@ def test_right_programs_are_refused_nothing(student: Student) -> None:
     assert "in grading" not in process.stdout
 
 
-DEEP = "has an expression nested too deep for Python; split it into several"
-
-
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -153,9 +153,6 @@ def test_ctrl_c_writes_nothing(student: Student) -> None:
     terminal.shows("Aborted!")
     assert terminal.end() == 1
     assert not (student.folder / "submission.zip").exists()
-
-
-SCORE = {"passed": 4, "tests": 4, "points": 2.0}
 
 
 @pytest.mark.parametrize("board", [None, [], {"rope": 3}, {"rope": SCORE | {"passed": "all"}}, {"\x1b[2Jrope": SCORE}])
