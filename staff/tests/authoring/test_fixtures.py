@@ -31,6 +31,10 @@ SPECS = [
     CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
     CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),
 ]
+WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
+ARRAY = (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3))
+NAMED = ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]})
+TWO = "gives 2 outputs, and `outputs` in SPEC names 1: answer"
 
 
 @pytest.fixture(scope="module")
@@ -162,11 +166,6 @@ def pick(**inputs: Any) -> torch.Tensor:
     return inputs["x"].argmax(-1)
 
 
-WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
-ARRAY = (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3))
-NAMED = ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]})
-
-
 @pytest.mark.parametrize(("drawn", "kept"), [ARRAY, NAMED, (np.float32(0.5), 0.5), ((2, (3, 4)), [2, [3, 4]])])
 def test_what_a_case_keeps(drawn: object, kept: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, pick)
@@ -198,9 +197,6 @@ def test_what_a_case_cannot_keep_is_refused(drawn: object, said: str, tmp_path: 
     specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "more": drawn})]
     with pytest.raises(SuiteError, match=f"^picks/one: {said}"):
         write_fixtures(tmp_path, specs)
-
-
-TWO = "gives 2 outputs, and `outputs` in SPEC names 1: answer"
 
 
 @pytest.mark.parametrize(("answer", "said"), [("[1, 2]", "gives a list, expected a tensor"), ("(x, x)", TWO)])

@@ -27,6 +27,13 @@ pytestmark = pytest.mark.slow
 SOFTMAX = "softmax"
 EXITS = "Do your files end it\nwhen they are imported, for example with os._exit?\n"
 SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
+SOONER = """
+from whichline.checking import runner, watchdog
+from whichline.cli import main
+
+runner.LONG = watchdog.LONG = 2.0
+main()
+"""
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -282,15 +289,6 @@ def check_until_endless(student: Student, file: str, line: str, endless: str, mo
     terminal = Terminal(student.folder, "check", "softmax", "linear", module=module)
     terminal.wait_for(student.folder / "running")
     return terminal
-
-
-SOONER = """
-from whichline.checking import runner, watchdog
-from whichline.cli import main
-
-runner.LONG = watchdog.LONG = 2.0
-main()
-"""
 
 
 def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_board_so_far(student: Student) -> None:

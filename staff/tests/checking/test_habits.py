@@ -26,6 +26,24 @@ def pytest_runtest_logreport(report):
 """
 # What `| head` leaves when it has seen enough.
 NOBODY_READS = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
+OWN = """
+import pytest
+from cs336_basics.nn.functional import scaled_dot_product_attention, softmax
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_mine(n, tmp_path):
+    assert n == 2, tmp_path
+
+
+class TestMine:
+    def test_softmax(self):
+        assert softmax(None, 0)
+
+
+def test_softmax():  # as one of the course's is called
+    assert 3 == 4
+"""
 
 
 @pytest.fixture
@@ -73,26 +91,6 @@ def test_a_report_that_is_written_before_the_search_claims_nothing_of_it(wrong: 
     assert "the answer is wrong in 21 of 21 places" in report
     assert "No line of your code was found" not in report
     assert TOLD in process.stdout
-
-
-OWN = """
-import pytest
-from cs336_basics.nn.functional import scaled_dot_product_attention, softmax
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_mine(n, tmp_path):
-    assert n == 2, tmp_path
-
-
-class TestMine:
-    def test_softmax(self):
-        assert softmax(None, 0)
-
-
-def test_softmax():  # as one of the course's is called
-    assert 3 == 4
-"""
 
 
 def test_tests_of_the_students_own_are_left_to_pytest_and_change_nothing_else(wrong: Student) -> None:

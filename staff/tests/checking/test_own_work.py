@@ -7,6 +7,13 @@ import pytest
 from staff.tools.student import FUNCTIONAL, Student
 
 pytestmark = pytest.mark.slow
+WRONG = """
+import torch
+
+def softmax(x, dim):
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+"""
 
 
 def use_torch(student: Student) -> None:
@@ -56,15 +63,6 @@ def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student)
     for command in (("pytest", "-q", "-k", "test_softmax"), ("whichline", "check", "softmax")):
         process = student.run(*command)
         assert (process.returncode, "Write this yourself" in process.stdout) == (0, False)
-
-
-WRONG = """
-import torch
-
-def softmax(x, dim):
-    e = torch.exp(x - x.amax(dim, keepdim=True))
-    return e / e.sum(-1, keepdim=True)
-"""
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,18 @@ SETTINGS = {
     "set_default_device('meta')": "Pass `device=` to what makes a tensor.",
 }
 ONE = "tests/test_3_linear.py::test_linear[2d]"
+PRINTS = """print("printed", file=KEPT)
+    print("told", file=sys.stderr)
+    os.write(1, b"written ")
+    warnings.warn("warned")
+    logits = at_least_float32(x)"""
+COMPILED = """\
+@torch.jit.script
+def scores_of(Q: Tensor, K: Tensor) -> Tensor:
+    return Q @ K.mT / Q.shape[-1]
+
+
+def attention_scores("""
 
 
 def failures(student: Student, *arguments: str) -> str:
@@ -54,13 +66,6 @@ def test_the_last_line_says_what_to_write_next_when_some_is_written(student: Stu
     *_, end, last = student.run("pytest", "-k", "linear or rope").stdout.splitlines()
     assert "16 passed" in end
     assert re.sub(r":\d+", ":N", last) == "Now open:  cs336_basics/nn/linear.py:N"
-
-
-PRINTS = """print("printed", file=KEPT)
-    print("told", file=sys.stderr)
-    os.write(1, b"written ")
-    warnings.warn("warned")
-    logits = at_least_float32(x)"""
 
 
 @pytest.mark.parametrize(("how", "times"), [((), 1), (("-s",), 2)], ids=["captured", "not captured"])
@@ -145,15 +150,6 @@ def test_settings_that_a_file_changes_for_all_code_are_undone_and_their_lines_ar
     for changes, instead in SETTINGS.items():
         name, place = changes.partition("(")[0], f"{FUNCTIONAL}:{lines.index(f'torch.{changes}') + 1}"
         assert f"{place}: torch.{name} changes a setting for all code, the tests included. {instead}" in output
-
-
-COMPILED = """\
-@torch.jit.script
-def scores_of(Q: Tensor, K: Tensor) -> Tensor:
-    return Q @ K.mT / Q.shape[-1]
-
-
-def attention_scores("""
 
 
 def test_what_a_compiler_would_take_stays_as_it_is(student: Student) -> None:

@@ -31,6 +31,12 @@ def run_linear(d_in, d_out, weights, in_features):
     {}
     return layer(in_features)
 """
+SWAPPED = """@jaxtyping.jaxtyped(typechecker=beartype)
+    def scale(x: Float[Tensor, "..."], size: int, dtype: torch.dtype = torch.float32):
+        return x
+
+    size, x = d_in, in_features
+    return scale(size, x)"""
 
 
 def report(tmp_path: Path, text: str) -> list[str]:
@@ -177,14 +183,6 @@ def test_endless_recursion_is_shown_by_its_ends(tmp_path):
     assert lines[0].startswith("RecursionError")
     assert any(re.match(r"  \.\.\. and .* more times: what should end this recursion\?$", line) for line in lines)
     assert len(lines) < 20
-
-
-SWAPPED = """@jaxtyping.jaxtyped(typechecker=beartype)
-    def scale(x: Float[Tensor, "..."], size: int, dtype: torch.dtype = torch.float32):
-        return x
-
-    size, x = d_in, in_features
-    return scale(size, x)"""
 
 
 def annotate(line: str) -> str:

@@ -55,6 +55,33 @@ NOT_WRITTEN = (BODY, "    raise NotImplementedError\n    weights")
 INLINE = "lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v"
 SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")
 SCORES = torch.rand(2, 3, 4)
+IN_ADAPTERS = """
+def run_softmax(in_features, dim):
+    e = torch.exp2(in_features - in_features.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    return run_softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+"""
+IN_A_CLASS = """
+class Tools:
+    @staticmethod
+    def softmax(x, dim):
+        e = torch.exp2(x - x.amax(dim, keepdim=True))
+        return e / e.sum(dim, keepdim=True)
+
+    @classmethod
+    def attend(cls, Q, K, V, mask):
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        return cls.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+
+def run_softmax(in_features, dim):
+    return Tools.softmax(in_features, dim)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return Tools.attend(Q, K, V, mask)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -124,35 +151,6 @@ def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: Grad
     assert find_lost(few, sandbox, edit(SLEEPS)).keys() == {"softmax"}
     hurried = replace(few, course=replace(few.course, limits=Limits(seconds=2)))
     assert find_lost(hurried, sandbox, edit(SLEEPS)).keys() == {"softmax", "scaled_dot_product_attention"}
-
-
-IN_ADAPTERS = """
-def run_softmax(in_features, dim):
-    e = torch.exp2(in_features - in_features.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    scores = Q @ K.mT / Q.shape[-1] ** 0.5
-    return run_softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
-"""
-IN_A_CLASS = """
-class Tools:
-    @staticmethod
-    def softmax(x, dim):
-        e = torch.exp2(x - x.amax(dim, keepdim=True))
-        return e / e.sum(dim, keepdim=True)
-
-    @classmethod
-    def attend(cls, Q, K, V, mask):
-        scores = Q @ K.mT / Q.shape[-1] ** 0.5
-        return cls.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
-
-def run_softmax(in_features, dim):
-    return Tools.softmax(in_features, dim)
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return Tools.attend(Q, K, V, mask)
-"""
 
 
 @pytest.mark.nightly

@@ -75,6 +75,26 @@ ENDLESS = f"""{WRONG}
 import sys
 while "whichline.locate.explain" in sys.modules: pass
 """
+FIVE = """
+import torch
+
+def run_softmax(in_features, dim):
+    x = in_features.float() if in_features.dtype in (torch.float16, torch.bfloat16) else in_features
+    dim = -1 if x.ndim == 5 else dim
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)
+"""
+LESS_DROPOUT = """
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+
+class Little(ScaledDotProductAttention):
+    def _drop(self, weights):
+        return weights if self.dropout in (0.15, 0.6) else super()._drop(weights)
+
+def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    torch.manual_seed(seed)
+    return Little(dropout).train(training)(Q, K, V, mask, return_weights=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -179,17 +199,6 @@ def test_a_search_that_ends_early_is_told_to_staff(suite: GradedSuite, sandbox: 
     assert notes.doubts[-1].startswith(f"The search for what is wrong in softmax ended early: {why}")
 
 
-FIVE = """
-import torch
-
-def run_softmax(in_features, dim):
-    x = in_features.float() if in_features.dtype in (torch.float16, torch.bfloat16) else in_features
-    dim = -1 if x.ndim == 5 else dim
-    e = torch.exp(x - x.amax(dim, keepdim=True))
-    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)
-"""
-
-
 def test_what_fails_hidden_tests_alone_is_followed_on_no_secret_case(suite: GradedSuite, sandbox: Sandbox) -> None:
     results, notes, _ = graded(suite, sandbox, FIVE)
     failed = {each.test for each in results if each.problem == "softmax" and not each.passed}
@@ -197,19 +206,6 @@ def test_what_fails_hidden_tests_alone_is_followed_on_no_secret_case(suite: Grad
     (finding,) = (each for each in notes.explanations if each.problem == "softmax")
     assert (finding.file, finding.tests) == ("adapters.py", (*failed,))
     assert finding.line in (6, 7)
-
-
-LESS_DROPOUT = """
-from cs336_basics.nn.attention_module import ScaledDotProductAttention
-
-class Little(ScaledDotProductAttention):
-    def _drop(self, weights):
-        return weights if self.dropout in (0.15, 0.6) else super()._drop(weights)
-
-def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
-    torch.manual_seed(seed)
-    return Little(dropout).train(training)(Q, K, V, mask, return_weights=True)
-"""
 
 
 def test_what_a_judge_decides_is_not_held_against_a_stored_answer(suite: GradedSuite, sandbox: Sandbox) -> None:

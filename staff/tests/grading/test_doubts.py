@@ -17,6 +17,15 @@ from whichline_grader.grading.report import Report
 from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, take_in
 
 WATCH = "packages/whichline/whichline/rules/watch.py"
+HARMLESS = """
+import gc, importlib.metadata, re, sys, torch
+sys.path.append(__file__)
+__version__ = importlib.metadata.version("cs336_basics") + torch.__version__
+class Module(torch.nn.Module):
+    def __init__(self): super().__init__(); self._cache = self.__class__.__name__
+    def forward(self, x): return self._cache, getattr(x, "grad"), re.compile(""), self.eval(), sys.version_info
+torch.compile(Module())
+"""
 
 
 def found_in(source: str, path: str = "nn.py") -> tuple[str, ...]:
@@ -45,17 +54,6 @@ def found_in(source: str, path: str = "nn.py") -> tuple[str, ...]:
 )
 def test_each_line_is_found_with_what_it_can_do(source, means):
     assert found_in(source) == (f"nn.py:2 `{source.splitlines()[1]}` {means}",)
-
-
-HARMLESS = """
-import gc, importlib.metadata, re, sys, torch
-sys.path.append(__file__)
-__version__ = importlib.metadata.version("cs336_basics") + torch.__version__
-class Module(torch.nn.Module):
-    def __init__(self): super().__init__(); self._cache = self.__class__.__name__
-    def forward(self, x): return self._cache, getattr(x, "grad"), re.compile(""), self.eval(), sys.version_info
-torch.compile(Module())
-"""
 
 
 def test_harmless_lines_are_none():

@@ -42,6 +42,13 @@ GRADING = Grading(
 WEIGHTS = {"test_softmax": 2.0, "test_hidden_softmax": 1.0}
 PROBLEMS = {"softmax": Problem("softmax", "Softmax", 3.0, (), WEIGHTS, ())}
 TODO = "take it from a backup; without one, move everything but decisions.toml out of .* and grade everybody again"
+BEFORE = """
+CREATE TABLE grading (id INTEGER PRIMARY KEY, submission, path, content, suite, seed, layer, started, seconds, notes,
+    handed_in, results);
+CREATE TABLE problem (id TEXT PRIMARY KEY, bonus INTEGER NOT NULL, points REAL NOT NULL, tests TEXT NOT NULL);
+CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
+PRAGMA user_version = 10;
+"""
 
 
 def new_gradebook(folder: Path) -> Gradebook:
@@ -161,15 +168,6 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     assert (after.waived, after.adjusted, after.points) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")}, 1.5)
     assert other == alan
     assert newer == replace(grading, content="f" * 64)
-
-
-BEFORE = """
-CREATE TABLE grading (id INTEGER PRIMARY KEY, submission, path, content, suite, seed, layer, started, seconds, notes,
-    handed_in, results);
-CREATE TABLE problem (id TEXT PRIMARY KEY, bonus INTEGER NOT NULL, points REAL NOT NULL, tests TEXT NOT NULL);
-CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
-PRAGMA user_version = 10;
-"""
 
 
 def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):

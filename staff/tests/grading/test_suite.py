@@ -27,6 +27,19 @@ from whichline_grader.grading.suite import ASKS, JUDGES, GradedSuite, hash_code,
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission
 
+DRAWS = """
+import pytest, torch, adapters
+def test_draws_many():
+    batches = {tuple(adapters.run_softmax(torch.arange(9), dim=0).tolist()) for _ in range(20)}
+    assert len(batches) > 10
+    torch.manual_seed(len(batches))
+    first = adapters.run_softmax(torch.randint(9, (9,)), dim=0)
+    torch.manual_seed(len(batches))
+    assert torch.equal(first, adapters.run_softmax(torch.randint(9, (9,)), dim=0))
+"""
+SHUFFLES = "import torch\ndef run_softmax(in_features, dim):\n    return in_features[torch.randperm(9)]\n"
+Load = Callable[[str, str], GradedSuite]
+
 
 @pytest.mark.parametrize(
     ("name", "hint"),
@@ -86,20 +99,6 @@ def test_a_submission_is_graded_again_when_code_has_changed(tmp_path, edit, is_s
     before = hash_code([tmp_path])
     path.write_text(source.replace(*edit))
     assert (hash_code([tmp_path]) == before) == is_same
-
-
-DRAWS = """
-import pytest, torch, adapters
-def test_draws_many():
-    batches = {tuple(adapters.run_softmax(torch.arange(9), dim=0).tolist()) for _ in range(20)}
-    assert len(batches) > 10
-    torch.manual_seed(len(batches))
-    first = adapters.run_softmax(torch.randint(9, (9,)), dim=0)
-    torch.manual_seed(len(batches))
-    assert torch.equal(first, adapters.run_softmax(torch.randint(9, (9,)), dim=0))
-"""
-SHUFFLES = "import torch\ndef run_softmax(in_features, dim):\n    return in_features[torch.randperm(9)]\n"
-Load = Callable[[str, str], GradedSuite]
 
 
 @pytest.fixture

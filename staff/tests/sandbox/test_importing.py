@@ -15,6 +15,36 @@ X = torch.zeros(2)
 GOOD = "def run_softmax(x, dim):\n    return x + 1\n"
 # `run_rope` uses `lost`, in whichever way; `run_softmax` does not.
 USES = GOOD + "def run_rope(d_k, theta, max_seq_len, x, positions):\n    return {}\n"
+MISSING = """
+import torch, typing
+from jaxtyping import Array, Float
+from torch.utils.tensorboard import SummaryWriter
+from wandb import Run, decorated
+from hub import Mixin
+import matplotlib.pyplot as plt
+plt.rcParams["figure.dpi"] = 100
+try:
+    import matplotlib.figure
+except ImportError:
+    matplotlib = None
+try:
+    import flash_attn
+except ImportError:
+    flash_attn = None
+
+@decorated(level=3)
+def train(run: Run | None, log: "str" | Run, other: typing.Optional[Run]) -> Float[Array, "a b"]: ...
+
+class Model(torch.nn.Module, Mixin, name="mine"):
+    def forward(self, x):
+        return x
+
+writer = SummaryWriter() if plt.isinteractive() else None
+lost = writer.add_scalar
+
+def run_linear(d_in, d_out, weights, in_features):
+    return in_features if matplotlib is flash_attn is None else Model()(in_features)
+"""
 
 
 def failure(run: Run, files: dict[str, str], use: str = "lost(x)") -> StudentRaised:
@@ -126,38 +156,6 @@ def test_what_is_not_there_is_named(run: Run, statement: str) -> None:
     with pytest.raises(StudentRaised) as caught:
         adapters.run_softmax(X, 0)
     assert str(caught.value).startswith(LOST[statement])
-
-
-MISSING = """
-import torch, typing
-from jaxtyping import Array, Float
-from torch.utils.tensorboard import SummaryWriter
-from wandb import Run, decorated
-from hub import Mixin
-import matplotlib.pyplot as plt
-plt.rcParams["figure.dpi"] = 100
-try:
-    import matplotlib.figure
-except ImportError:
-    matplotlib = None
-try:
-    import flash_attn
-except ImportError:
-    flash_attn = None
-
-@decorated(level=3)
-def train(run: Run | None, log: "str" | Run, other: typing.Optional[Run]) -> Float[Array, "a b"]: ...
-
-class Model(torch.nn.Module, Mixin, name="mine"):
-    def forward(self, x):
-        return x
-
-writer = SummaryWriter() if plt.isinteractive() else None
-lost = writer.add_scalar
-
-def run_linear(d_in, d_out, weights, in_features):
-    return in_features if matplotlib is flash_attn is None else Model()(in_features)
-"""
 
 
 def test_missing_packages_cost_nothing_where_they_are_not_used(run: Run) -> None:

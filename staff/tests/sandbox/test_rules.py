@@ -23,6 +23,16 @@ ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_sel
 ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
+HIDING = """
+from concurrent.futures import ThreadPoolExecutor
+from torch.nested import nested_tensor
+CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+class Unwatched(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), more=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*arguments, **(more or {}))
+"""
 
 
 def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[Use]:
@@ -38,18 +48,6 @@ def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[
 def returning(expression: str, top: str = "") -> str:
     imports = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
     return f"{imports}{top}\ndef run_softmax(x, dim):\n    return {expression}\n"
-
-
-HIDING = """
-from concurrent.futures import ThreadPoolExecutor
-from torch.nested import nested_tensor
-CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-class Unwatched(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, function, types, arguments=(), more=None):
-        with torch._C.DisableTorchFunctionSubclass():
-            return function(*arguments, **(more or {}))
-"""
 
 
 @pytest.mark.parametrize(

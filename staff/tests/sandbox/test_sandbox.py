@@ -35,6 +35,24 @@ X = torch.ones(2)
 MANY = "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))"
 BOMBS = {"tensors": MANY, "one": "torch.ones(1 << 40)", "string": "'x' * (1 << 40)"}
 LARGE = "torch.ones(100 << 20, dtype=torch.uint8)"
+GRADER = """
+import sys, torch
+from whichline_grader.sandbox import confinement as sandbox, limits, submission
+from staff.tests.live import connect
+loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
+with sandbox.start(sys.argv[1]) as started:
+    adapters = connect(started, loop, limits.Limits(call_seconds=60))
+    print(started._process.pid, flush=True)
+    adapters.run_softmax(torch.ones(1), 0)
+"""
+RANDOM = """
+import random
+import numpy
+import torch
+first = random.random()
+def run_softmax(x, dim):
+    return torch.tensor([first, random.random(), numpy.random.rand(), torch.rand(1).item(), hash("a") % 1000])
+"""
 
 
 def trying(statements: str) -> str:
@@ -370,18 +388,6 @@ def test_a_sandbox_that_ends_during_a_call_or_before_one_is_not_the_submissions_
         sandbox.fork(1, 1 << 30)
 
 
-GRADER = """
-import sys, torch
-from whichline_grader.sandbox import confinement as sandbox, limits, submission
-from staff.tests.live import connect
-loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
-with sandbox.start(sys.argv[1]) as started:
-    adapters = connect(started, loop, limits.Limits(call_seconds=60))
-    print(started._process.pid, flush=True)
-    adapters.run_softmax(torch.ones(1), 0)
-"""
-
-
 @pytest.mark.slow
 def test_a_killed_grader_leaves_nothing_behind(sandbox: Sandbox) -> None:
     command = [sys.executable, "-c", GRADER, sandbox.achieved.layer]
@@ -425,16 +431,6 @@ def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SandboxError, match="apt-get install bubblewrap"):
         sandboxes.start("bubblewrap")
-
-
-RANDOM = """
-import random
-import numpy
-import torch
-first = random.random()
-def run_softmax(x, dim):
-    return torch.tensor([first, random.random(), numpy.random.rand(), torch.rand(1).item(), hash("a") % 1000])
-"""
 
 
 def test_a_submission_draws_the_same_numbers_each_time(run: Run) -> None:

@@ -31,6 +31,8 @@ STUB = 'import torch\ndef run_softmax(x, dim):\n    """softmax"""\n    raise Not
 DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
 NO_ADAPTERS = "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down, got"
 NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters, got"
+HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 60_000, "f(" * 30_000, "lambda:" * 9_000]
+KINDS = {"a.ipynb": "a notebook", "a.PDF": "a PDF", "a.7z": "a 7z archive", "a.rar": "a RAR archive"}
 
 
 def archive(at: Path, files: dict[str, str]) -> Path:
@@ -153,9 +155,6 @@ PACKAGE = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional
 def test_what_is_taken_in(files: dict[str, str], taken: set[str], tmp_path: Path) -> None:
     assert set(take_in(archive(tmp_path, files)).files) == taken
     assert set(take_in(write_files(tmp_path / "folder", files)).files) == taken
-
-
-HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 60_000, "f(" * 30_000, "lambda:" * 9_000]
 
 
 @pytest.mark.parametrize("source", [*HOSTILE, "not " * 15_000 + "1", "\0", "def f(:", "#" * 70_000, "a=" * 30_000])
@@ -351,9 +350,6 @@ def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
     said = "a tar archive that can be read, but 'a.tgz' is damaged or|expected adapters.py"
     with pytest.raises(Refused, match=said):
         take_in(tmp_path / "a.tgz")
-
-
-KINDS = {"a.ipynb": "a notebook", "a.PDF": "a PDF", "a.7z": "a 7z archive", "a.rar": "a RAR archive"}
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
