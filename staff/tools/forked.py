@@ -24,16 +24,8 @@ from traceback import print_exc
 from typing import Any
 
 IMPORTED = (  # plugins of pytest are not among it, which pytest wants to import itself
-    "torch",
-    "beartype",
-    "einops",
-    "numpy",
-    "pytest",
-    "rich.console",
-    "safetensors.torch",
-    "whichline.checking.runner",
-    "whichline.checking.short_failures",
-    "whichline.locate.explain",
+    *("torch", "beartype", "einops", "numpy", "pytest", "rich.console", "safetensors.torch"),
+    *("whichline.checking.runner", "whichline.checking.short_failures", "whichline.locate.explain"),
 )
 SECONDS = 1800  # after which a module hangs, and is no longer just slow on a busy machine
 

@@ -20,14 +20,9 @@ from whichline_grader.sandbox import confinement as sandbox
 from whichline_grader.sandbox.limits import Limits
 
 TESTS = {
-    "test_softmax[2d-first-dim]",
-    "test_softmax[3d-last-dim]",
-    "test_softmax_gradients[last-dim]",
-    "test_hidden_softmax[3d-first-dim]",
-    "test_hidden_softmax[square]",
-    "test_hidden_softmax_gradients[first-dim]",
-    "test_softmax_sums_to_one[two-dimensions]",
-    "test_softmax_has_no_side_effects[3d-middle-dim]",
+    *("test_softmax[2d-first-dim]", "test_softmax[3d-last-dim]", "test_softmax_gradients[last-dim]"),
+    *("test_hidden_softmax[3d-first-dim]", "test_hidden_softmax[square]", "test_hidden_softmax_gradients[first-dim]"),
+    *("test_softmax_sums_to_one[two-dimensions]", "test_softmax_has_no_side_effects[3d-middle-dim]"),
 }
 # Little time, since the attacks that hang use all of it, and memory for torch and a little more. Time on the clock is
 # much longer than the processor's: other runs go on beside this one.

@@ -48,10 +48,8 @@ LATER = {
     "PIECES": ("test_decoding_in_pieces[no-window]",),
 }
 MISTAKES = {"SCALE": SCALE, "BIAS": BIAS, "DIRECTION": DIRECTION}
-EARNED = {
-    "right_when_asked_again": {*MULTIHEAD},  # it does all work of its own then
-    "forbidden_when_asked_again": {*MULTIHEAD},  # and is charged for what it called
-}
+# The first does all work of its own then, and the second is charged for what it called.
+EARNED = {name: {*MULTIHEAD} for name in ("right_when_asked_again", "forbidden_when_asked_again")}
 
 PRELUDE = """
 import functools, json, os, struct, sys, threading, time

@@ -107,10 +107,8 @@ def test_each_property_refuses_a_wrong_implementation(suite, name):
     assert run(suite, f"test_{name}", WRONG[name]).outcome is Outcome.FAILED
 
 
-HELD = (
-    "4,200 queries and 2,090 keys take more memory than there is: is the matrix of all queries × keys held, or all of "
-    "its blocks?"
-)
+HELD = "4,200 queries and 2,090 keys take more memory than there is: is the matrix of all queries × keys held"
+HELD += ", or all of its blocks?"
 
 
 @pytest.mark.parametrize(

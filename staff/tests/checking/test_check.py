@@ -265,12 +265,9 @@ def test_files_that_cannot_be_imported(student: Student, line: str, begin: str, 
 
 def test_what_cannot_be_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = "no assignment.toml in .* go to the folder of the assignment"
-    for folder, arguments, message in (
-        (tmp_path, (), outside),
-        (ROOT, ("--spare",), "^Error: --spare needs --watch\n"),
-    ):
+    for folder, more, message in ((tmp_path, (), outside), (ROOT, ("--spare",), "^Error: --spare needs --watch\n")):
         monkeypatch.chdir(folder)
-        result = CliRunner().invoke(cs336, ["check", *arguments])
+        result = CliRunner().invoke(cs336, ["check", *more])
         assert result.exit_code == 1
         assert re.search(message, result.output)
 

@@ -24,6 +24,20 @@ def pytest_runtest_logreport(report):
     if report.failed:
         {}
 """
+# As pytest-randomly orders the tests and pytest-cov traces them.
+PLUGINS = """
+import random
+import sys
+
+
+def trace(*_):
+    return trace
+
+
+def pytest_collection_modifyitems(items):
+    random.Random(0).shuffle(items)
+    sys.settrace(trace)
+"""
 # What `| head` leaves when it has seen enough.
 NOBODY_READS = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
 OWN = """
@@ -209,22 +223,6 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Student:
     (student.folder / ".git").write_text("gitdir: ../.git/modules/attention\n")
     (student.folder / "conftest.py").write_text(PLUGINS)
     return student
-
-
-# As pytest-randomly orders the tests and pytest-cov traces them.
-PLUGINS = """
-import random
-import sys
-
-
-def trace(*_):
-    return trace
-
-
-def pytest_collection_modifyitems(items):
-    random.Random(0).shuffle(items)
-    sys.settrace(trace)
-"""
 
 
 @pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "linear")], ids=["pytest", "check"])

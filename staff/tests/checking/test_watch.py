@@ -164,6 +164,11 @@ def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
 
 
 IMPORT, KILL = "import torch\n", "import os; os.kill(os.getppid(), 9); os._exit(3)"
+BROKEN = {
+    "def broken(:": "SyntaxError: invalid syntax",
+    "exit()": "SystemExit",
+    "import nothing": "ModuleNotFoundError",
+}
 # What is saved in which file in the place of what, and what the watch shows then.
 SAVES = {
     "an endless loop at the top of a file": (
@@ -179,11 +184,7 @@ SAVES = {
     "other tests": ("tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters", ("1/5", "h hint")),
 } | {
     code: ("adapters.py", IMPORT, f"{IMPORT}{code}\n", ("The tests could not start", words, "h hint"))
-    for code, words in {
-        "def broken(:": "SyntaxError: invalid syntax",
-        "exit()": "SystemExit",
-        "import nothing": "ModuleNotFoundError",
-    }.items()
+    for code, words in BROKEN.items()
 }
 
 

@@ -37,20 +37,10 @@ if advice := sys.modules.get("whichline_grader.sandbox.inside.diagnosis"):
         def as_json(self):
             return "[" * 100_000
     advice.find = lambda *_, **__: [
-        Forged(),
-        Forged(tests=["test_rope[spaced]"]),
-        Forged(file="/etc/passwd", line=1),
-        Forged(line="1"),
-        Forged(said=3),
-        Forged(problem=[]),
-        Forged(file=[]),
-        Forged(file={{}}, line=1),
-        Forged(columns=[float("inf"), 0]),
-        Forged(likewise=[float("-inf")]),
-        Forged(likewise=[10**30]),
-        Forged(line=10**4000),
-        Forged(section="\\ud800"),
-        Deep(),
+        Forged(), Forged(tests=["test_rope[spaced]"]), Forged(file="/etc/passwd", line=1), Forged(line="1"),
+        Forged(said=3), Forged(problem=[]), Forged(file=[]), Forged(file={{}}, line=1),
+        Forged(columns=[float("inf"), 0]), Forged(likewise=[float("-inf")]), Forged(likewise=[10**30]),
+        Forged(line=10**4000), Forged(section="\\ud800"), Deep(),
     ]
 """
 STEALER = """

@@ -11,7 +11,7 @@ from staff.tests.grading.test_gradebook import GRADING
 from whichline_grader.grading import findings
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.findings import LOOKS, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, find_means_to_hide
+from whichline_grader.grading.findings import BESIDE, LOOKS, PAST, TOO_DEEP, TOO_LONG, UNNAMED, find_means_to_hide
 from whichline_grader.grading.graded import Notes, read_notes
 from whichline_grader.grading.report import Report
 from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, take_in
@@ -67,7 +67,8 @@ def test_a_file_of_the_course_is_not_read_unless_it_was_changed():
 
 
 def test_a_list_is_cut_and_counts_the_rest():
-    assert found_in("gc\n" * (MOST_LISTED + 3))[-2:] == (f"nn.py:{MOST_LISTED} `gc` {LOOKS}", "and 3 more")
+    most = findings.MOST_LISTED
+    assert found_in("gc\n" * (most + 3))[-2:] == (f"nn.py:{most} `gc` {LOOKS}", "and 3 more")
 
 
 @pytest.mark.parametrize(("source", "means"), [("+".join("a" * 9_999), TOO_DEEP), ("a;" * MAX_PARSED_BYTES, TOO_LONG)])

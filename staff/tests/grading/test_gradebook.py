@@ -2,9 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -190,19 +190,16 @@ def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
                 gradebook.of("eve")
 
 
-def write_version(version: int) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        with sqlite3.connect(path) as connection:
-            connection.execute(f"PRAGMA user_version = {version}")
-
-    return write
+def write_version(version: int, path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
-        (write_version(9), f"gradebook.sqlite has version 9.*{TODO}"),
+        (partial(write_version, 99), "gradebook.sqlite has version 99.*use the newer program"),
+        (partial(write_version, 9), f"gradebook.sqlite has version 9.*{TODO}"),
         (Path.mkdir, "gradebook.sqlite: unable to open"),
         (lambda path: path.write_text("no database, and long" * 9), f"sqlite: file is not a database; {TODO}"),
     ],

@@ -205,17 +205,11 @@ class InstantForks(Forks):
 
 
 def grade_in_batch(
-    folder: Path,
-    *paths: Path,
-    notes: Notes = NOTES,
-    course: Course = COURSE,
-    unreported: Mapping[str, str] = {},
-    **stated: Any,
+    folder: Path, *paths: Path, notes: Notes = NOTES, course: Course = COURSE, unreported: Mapping = {}, **stated: Any
 ) -> Gradebook:
     """Grade them in a batch where whatever is run passes, with these notes; its gradebook."""
     test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
     tests = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
-
     record = Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes)
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
     done = batch.grade_by(InstantForks(repeat(record)), suite, paths, folder / "results", batch.How(**stated))
@@ -455,10 +449,9 @@ LOOSE = {
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
-    assert identity.find_uploads([functional, other, adapters]) == [
-        Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
-        Upload(other, platform),
-    ]
+    paths = [functional, other, adapters]
+    both = Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional})
+    assert find_uploads(paths) == [both, Upload(other, platform)]
 
 
 def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():

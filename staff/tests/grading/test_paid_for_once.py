@@ -2,31 +2,26 @@
 
 import pytest
 
-from staff.tests import ROOT
 from staff.tests.specimens.specimen import SPECIMENS, Specimen
+from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, ROPE
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission, take_in
 
 pytestmark = pytest.mark.nightly
-NN = "cs336_basics/nn"
 # For each adapter its problem, the file that later problems call, and how they come to the specimen from there.
 EARLY = {
-    "run_softmax": ("softmax", f"{NN}/functional.py", "softmax = run_softmax"),
+    "run_softmax": ("softmax", FUNCTIONAL, "softmax = run_softmax"),
     "run_scaled_dot_product_attention": (
         "scaled_dot_product_attention",
-        f"{NN}/functional.py",
+        FUNCTIONAL,
         "scaled_dot_product_attention = run_scaled_dot_product_attention",
     ),
-    "run_linear": (
-        "linear",
-        f"{NN}/linear.py",
-        "Linear.forward = lambda self, x: run_linear(*self.weight.T.shape, self.weight, x)",
-    ),
+    "run_linear": ("linear", LINEAR, "Linear.forward = lambda s, x: run_linear(*s.weight.T.shape, s.weight, x)"),
     "run_rope": (
         "rope",
-        f"{NN}/rope.py",
+        ROPE,
         """
 make = RotaryPositionalEmbedding.__init__
 

@@ -11,7 +11,11 @@ from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.reply import check
 
 TOKEN = "t"  # noqa: S105
-ERROR = {"type": "E", "message": "", "lines": []}
+PARTS: list[dict[str, Any]] = [{}, {"token": "another"}, {"token": True}, {"token": TOKEN}]
+ERRORS = [{"message": 3}, {"lines": [["a", "b", "c"]]}, {"lines": [["a", 1, "c"]] * 101}]
+ODD = [{"value": {"tensor": 0}}, {"outputs": "all"}, {"changed": [None, None]}, {"changed": [3]}, {"error": []}]
+ODD += [{"error": {"type": "E", "message": "", "lines": []} | each} for each in ERRORS]
+ODD += [{"missing": {"wandb": 1}}, {"forbidden": [["a", "b"]]}]
 
 
 def described(**changes: Any) -> dict[str, Any]:
@@ -49,33 +53,14 @@ def test_a_boolean_is_zero_or_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [*({"tensor": x} for x in (1, -1, True)), {"tensor": 0, "more": 1}, {"dict": []}, {}, [[[[[[[[[[1]]]]]]]]]]],
+    "value", [*({"tensor": x} for x in (1, -1, True)), {"tensor": 0, "x": 1}, {"dict": []}, {}, [[[[[[[[[[1]]]]]]]]]]]
 )
 def test_values_that_are_none(value: Any) -> None:
     with pytest.raises(FrameError):
         decode(value, [torch.ones(1)])
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {},
-        {"token": "another"},
-        {"token": True},
-        {"token": TOKEN},
-        {"token": TOKEN, "tensors": [], "value": {"tensor": 0}},
-        {"token": TOKEN, "tensors": [], "outputs": "all"},
-        {"token": TOKEN, "tensors": [], "changed": [None, None]},
-        {"token": TOKEN, "tensors": [], "changed": [3]},
-        {"token": TOKEN, "tensors": [], "error": []},
-        {"token": TOKEN, "tensors": [], "error": ERROR | {"message": 3}},
-        {"token": TOKEN, "tensors": [], "error": ERROR | {"lines": [["a", "b", "c"]]}},
-        {"token": TOKEN, "tensors": [], "error": ERROR | {"lines": [["a", 1, "c"]] * 101}},
-        {"token": TOKEN, "tensors": [], "missing": {"wandb": 1}},
-        {"token": TOKEN, "tensors": [], "forbidden": [["a", "b"]]},
-    ],
-)
+@pytest.mark.parametrize("reply", [*PARTS, *({"token": TOKEN, "tensors": []} | each for each in ODD)])
 def test_replies_that_are_none(reply: dict[str, Any]) -> None:
     with pytest.raises(FrameError):
         check((json.dumps(reply).encode(), b""), TOKEN, [torch.ones(1)])
