@@ -11,7 +11,7 @@ from staff.tests.grading.test_gradebook import GRADING
 from whichline_grader.grading import findings
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.feedback import feedback
-from whichline_grader.grading.findings import BESIDE, LOOKS, PAST, TOO_DEEP, TOO_LONG, UNNAMED, find_means_to_hide
+from whichline_grader.grading.findings import LOOKS, PAST, TOO_DEEP, TOO_LONG, find_means_to_hide
 from whichline_grader.grading.graded import Notes, read_notes
 from whichline_grader.grading.report import Report
 from whichline_grader.sandbox.submission import MAX_PARSED_BYTES, Submission, take_in

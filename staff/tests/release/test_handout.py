@@ -80,9 +80,7 @@ def git(tree: Path, *command: str) -> str:
 
 def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
     files = handout.make_handout(tree, "1")
-    head = (
-        "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
-    )
+    cut = "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
     (kit,) = (name for name in files if name.startswith("kit/"))
     assert {name: content.decode() for name, content in files.items() if name != kit} == {
         "README.md": "for students\n",

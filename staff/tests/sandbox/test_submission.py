@@ -243,7 +243,7 @@ def patched(archive: bytes, offset: int, value: int, size: str = "<H") -> bytes:
 
 @pytest.mark.parametrize("make", [write_files, archive])
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"main.py": ""}, f"{NO_ADAPTERS} 'main.py'; "),
         ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, f"{NO_ADAPTERS} 'a/b/c/adapters.py'; "),
