@@ -132,6 +132,7 @@ class Runner:
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         follow = partial(self._call, test, call, recorder, around, to_end)
         error = self._end(test, recorder, _Followed(self.observed.adapters, follow, self.follow))
+        self.looks += recorder.looks
         if noting and not puts:
             self._longest[test.name] = 1000 + 20 * recorder.looks
             self._slowest[test.name] = 1 + 4 * (time.process_time() - began)
@@ -141,8 +142,7 @@ class Runner:
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def passes_as_is(self, test: Test) -> bool:
-        """Tell whether a test passes; nothing is recorded, which takes half the time."""
-        self.runs += 1
+        """Tell whether a test passes; nothing is recorded, which takes half the time, and is no part of the budget."""
         recorder = Recorder(noting=False, limit=self._longest.get(test.name, LONGEST))
         return self._end(test, recorder, self.observed.adapters) is None
 
@@ -160,7 +160,6 @@ class Runner:
             recorder.end()  # also if the call raised
             recorder.enter = recorder.watch = None  # these refer back to the recorder, and would keep its values alive
             self.suite.calls.adapters = students
-            self.looks += recorder.looks
 
     def _enter_first(self, test: Test, patch: Patch) -> None:
         """Run a test once for the checkpoints of its inner calls, which constructors need before these calls."""
