@@ -31,6 +31,7 @@ def make_changes(alike: Collection[str] = (), is_counted: bool = True, masks: Se
         lambda _: is_counted,
         lambda _: ["b"],
         lambda _: masks,
+        ["c"],
         ["str"],
         calls,
     )

@@ -51,11 +51,10 @@ ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
 OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
 NOTHING, LINE = "a part of this left out", "this line left out"
-COPY, NEW = "a copy here", "the operation here that changes nothing in place"
+COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
-UNUSED = "a layer here that nothing else uses"
-ALIKE = "the same argument here as in another call"
+UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
@@ -76,6 +75,7 @@ class Changes:
     is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
     list_fractions: Callable[[int], Sequence[str]]  # gives the names of fractions, those nearest to a line first
     list_masks: Callable[[int], Sequence[str]]  # gives the names of tensors of True and False, in the same order
+    names: Collection[str]  # what may be passed for a parameter of this name
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
 
@@ -249,6 +249,9 @@ class Changes:
             by_names = order_by_names(arguments, self.parameters.get(name, ()))
             orders = [*by_names, *list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
+        for each in self.parameters.get(name, ())[len(arguments) :]:
+            if each in self.names and each not in [its.arg for its in keywords]:
+                yield node, ast.Call(func, arguments, [*keywords, ast.keyword(each, ast.Name(each, ast.Load()))]), MORE
         for other in self.calls.get(ast.unparse(func), ()):
             for number, (own, its) in enumerate(zip(arguments, other.args, strict=False)):
                 if ast.unparse(own) != ast.unparse(its):

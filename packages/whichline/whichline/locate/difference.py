@@ -120,7 +120,7 @@ def _describe_difference(
         if other != name and not is_constant and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
     if not value.ndim and not right.ndim:
-        return Difference(f"Expected {name}, {_format_number(right)}; found {_format_number(value)}.", True)
+        return Difference("Expected {}, {}; found {}.".format(name, *_format_apart(right, value)), True)
     if value.shape != right.shape:
         found = describe_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
         return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
@@ -213,7 +213,13 @@ def _count_places(count: int) -> str:
     return "1 place" if count == 1 else f"{count} places"
 
 
-def _format_number(x: Tensor) -> str:
+def _format_number(x: Tensor, digits: int = 4) -> str:
     number = float(x) + 0.0
     is_count = number.is_integer() and abs(number) < COUNT
-    return f"{int(number) if is_count else number:{'' if is_count else '.4g'}}".replace("-", "−")
+    return f"{int(number) if is_count else number:{'' if is_count else f'.{digits}g'}}".replace("-", "−")
+
+
+def _format_apart(one: Tensor, other: Tensor) -> tuple[str, str]:
+    """Write two numbers with as many digits as show that they differ."""
+    pairs = ((_format_number(one, digits), _format_number(other, digits)) for digits in range(4, 17))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (_format_number(one), _format_number(other)))

@@ -109,6 +109,7 @@ def find_repair(
             names.is_counted,
             partial(names.list_of_kind, lambda kind: kind is float),
             partial(names.list_of_kind, _is_mask),
+            names.kinds.keys(),
             made.keys() - _list_read(tree, name),
             _group_calls(tree),
         )
@@ -258,16 +259,16 @@ class _Names:
         ran = (each.node for each in inside)
         self.lines = {line for node in (*ran, *texts) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
         self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
-        self._kinds: dict[str, Any] = {}
+        self.kinds: dict[str, Any] = {}
         self._at: dict[str, list[int]] = {}
         values = {span_of(each.node): trace.objects[each][0] for each in inside}
         for node, value in mutable.list_named():
             if span_of(value) in values:
                 name = ast.unparse(node)
-                self._kinds.setdefault(name, _describe_kind(values[span_of(value)]))
+                self.kinds.setdefault(name, _describe_kind(values[span_of(value)]))
                 self._at.setdefault(name, []).append(node.lineno)
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
-        self._kinds = {each: _describe_kind(x) for each, x in given.items()} | self._kinds
+        self.kinds = {each: _describe_kind(x) for each, x in given.items()} | self.kinds
         self._made = made
         self._add_keys(trace, mutable)
 
@@ -278,7 +279,7 @@ class _Names:
         for node in ast.walk(mutable.function):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in keys:
                 for key, kind in keys.items():
-                    self._kinds.setdefault(f"{ast.unparse(node.value)}[{key!r}]", kind)
+                    self.kinds.setdefault(f"{ast.unparse(node.value)}[{key!r}]", kind)
 
     def is_counted(self, node: ast.AST) -> bool:
         """Tell whether an expression was a number, or a tensor of whole numbers."""
@@ -286,18 +287,18 @@ class _Names:
 
     def list_alike(self, name: str, line: int) -> Collection[str]:
         """List the names of values of the same kind as a name or a number has, those nearest to a line first."""
-        kind = self._kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
-        alike = [each for each, its in self._kinds.items() if its == kind] if kind else []
+        kind = self.kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
+        alike = [each for each, its in self.kinds.items() if its == kind] if kind else []
         alike += [each for each, its in self._made.items() if its == self._made.get(name)]
         alike = self._sort({each: None for each in alike if each != name}, line)
         if not isinstance(kind, tuple):
             return alike
-        others = [each for each, its in self._kinds.items() if its != kind and _is_like(its, kind)]
+        others = [each for each, its in self.kinds.items() if its != kind and _is_like(its, kind)]
         return [*alike, *self._sort(others, line)[:MOST_OTHERS]]
 
     def list_of_kind(self, is_it: Callable[[Any], bool], line: int) -> list[str]:
         """List the names of some kind of values, those nearest to a line first."""
-        return self._sort([name for name, kind in self._kinds.items() if is_it(kind)], line)
+        return self._sort([name for name, kind in self.kinds.items() if is_it(kind)], line)
 
     def _sort(self, names: Iterable[str], line: int) -> list[str]:
         return sorted(names, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))

@@ -92,9 +92,8 @@ class Diagnosis:
         if not watching.wrong and watching.changing:
             return self._find_changing(test, *watching.changing[0])
         if not watching.wrong:
-            return self._search_whole(test, beside) or report(
-                test, describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
-            )
+            said = describe_right(watching) if watching.calls else self.suite.functions.describe_unpaired()
+            return self._search_whole(test, beside) or self._find_raised(test, error) or report(test, said)
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
@@ -213,12 +212,8 @@ class Diagnosis:
         until = time.process_time() + BESIDE_SECONDS
         for test in tests[:MOST_PASSING]:
             if test not in self.failing and time.process_time() < until:
-                self.failing[test] = self.fails(test)
+                self.failing[test] = self.suite.run_item(test) is not None
         return [self.suite.make_item(test, is_anew) for test in tests if self.failing.get(test) is False]
-
-    def fails(self, test: str) -> bool:
-        """Tell whether a test fails."""
-        return self.suite.run_item(test) is not None
 
     def _report(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
         step, right = found.option.names[0], describe_correction(known.found)
@@ -296,10 +291,11 @@ class Diagnosis:
             near = list_lines(error)
         else:
             near = [*map(find_line, doubtful or self._list_divergences(runner, tests))]
-        repair = self._find_repair(runner, words, tests, failing, near)
+        others = self._list_passing(beside, False)
+        repair = self._find_repair(runner, words, tests, failing, near, others)
         if not repair and self.suite.functions.paired[first.call].kind:
             own, whole, _ = make_whole(self.suite, failing[0], runner.until, is_anew=False)
-            repair = self._find_repair(own, words, [whole], failing, near, self._list_passing(beside, False))
+            repair = self._find_repair(own, words, [whole], failing, near, others)
         return repair
 
     def _find_repair(
@@ -317,7 +313,7 @@ class Diagnosis:
             return None
         name = tests[0].cases()[0].call
         passing = [test for test in failing if repair.passes(self.suite.make_item(test, is_anew))]
-        if not passing:
+        if 2 * len(passing) < len(failing):
             return None  # as many a change would do
         finding = Finding(
             name,
@@ -345,8 +341,14 @@ class Diagnosis:
 
     def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
         """Report a call that returns another text, with the line that returns it."""
-        said = f"{case.name[0].upper()}{case.name[1:]} gives {words}."
-        return [Finding(case.call, f"{case.call}-text", (said,), tests=(test,), **self._find_return(case))]
+        said = (f"{case.name[0].upper()}{case.name[1:]} gives {words}.",)
+        return [Finding(case.call, f"{case.call}-text", said, tests=(test,), **self._find_return(case))]
+
+    def _find_raised(self, test: str, error: BaseException) -> list[Finding]:
+        """Report the line of the code that raises an exception; what a test asserts is none."""
+        place, said = self._find_end(self.suite.make_item(test), error)
+        is_raised = place and not isinstance(error, AssertionError)
+        return [Finding(TEST, f"{TEST}-raises", (said,), tests=(test,), **place)] if is_raised else []
 
     def _find_return(self, case: Case) -> dict[str, Any]:
         """Find the line at which a call returns."""
