@@ -274,9 +274,10 @@ def _find_returned(trace: Trace, place: Expression) -> Expression:
 
 
 def _find_repair(runner: Runner, failing: Sequence[Test], returned: Expression) -> Repair | None:
-    """Find a change of a backward pass that makes its gradients right."""
+    """Find a change of a backward pass, or of what runs in it alone, that makes its gradients right."""
     trace = runner.run(failing[0], {}, to_end=True)
-    own = [place for place in trace.order if (place.file, place.function) == (returned.file, returned.function)]
+    forward = {(place.file, place.function) for place in runner.look(failing[0]).order}
+    own = [place for place in trace.order if (place.file, place.function) not in forward]
     if not own:
         return None
     find = partial(find_repair, runner, failing, [], [find_line(returned)], replace(trace, order=own))
