@@ -203,7 +203,9 @@ def test_a_change_that_repairs_a_backward_pass_is_marked(program: Write) -> None
 
 def test_a_function_that_only_a_backward_pass_calls_is_repaired(program: Write) -> None:
     by_hand = BY_HAND.replace("return slope", "return turn_back(slope, ctx.saved_tensors[0])")
-    by_hand = by_hand.replace("        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()")
+    by_hand = by_hand.replace(
+        "        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()"
+    )
     by_hand = f"def turn_back(slope, grown):\n    return slope / grown\n\n\n{by_hand}"
     edits = ("def run_softmax(", by_hand), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
     (finding,) = explain(program(*edits), SOFTMAX)

@@ -25,6 +25,7 @@ from torch.utils._pytree import SUPPORTED_NODES
 from staff.tests.locate.constructs import control, gradients, objects, state, tensors
 from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from whichline.engine.suite import Suite, Test
+from whichline.locate.deadline import Deadline
 from whichline.locate.instrument import instrument
 from whichline.locate.observed import CannotFollowError, Observed, keep_state
 from whichline.locate.probe import Recorder, TooLongError
@@ -197,7 +198,7 @@ def test_initial_values_are_those_that_torch_draws(write: Callable[..., Observed
 
 def test_a_run_ends_when_its_time_is_over(write: Callable[..., Observed]) -> None:
     observed = write(adapters="def run():\n    return 1 + 1")
-    with pytest.raises(TooLongError), observed.run(Recorder(until=0.0)):
+    with pytest.raises(TooLongError), observed.run(Recorder(deadline=Deadline(0.0))):
         observed.adapters.run()
 
 

@@ -92,10 +92,10 @@ def put_step(trace: Trace, place: Expression, wide: Callable[[Tensor], Tensor] =
     option = Option(match.names, match.axes[0], is_sliced=match.together)
 
     def change(call: Call, time: int, value: Any) -> Any:
-        value = wide(value) if isinstance(value, Tensor) else value
+        value, steps = wide(value) if isinstance(value, Tensor) else value, call.known.steps.taken
         with torch.enable_grad():  # what stands under no_grad gets a graph
-            new = choose_value(option, call.steps, time, value)
-        if new is None and isinstance(value, Tensor) and not value.ndim and (step := call.steps.get(match.names[0])):
+            new = choose_value(option, steps, time, value)
+        if new is None and isinstance(value, Tensor) and not value.ndim and (step := steps.get(match.names[0])):
             return step.value.tensor.to(value.dtype)  # a number, in a tensor
         return new
 

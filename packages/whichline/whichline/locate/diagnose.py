@@ -1,12 +1,13 @@
 """Finding the mistakes in a problem: each detector in turn gets the tests that no finding explains yet."""
 
 import math
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import torch
 
 from whichline.engine.assignment import find_needs
 from whichline.engine.failure import describe
@@ -17,9 +18,10 @@ from whichline.locate.call_by_call import is_wrong_number, make_tests
 from whichline.locate.calls import judge_calls
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
+from whichline.locate.deadline import Deadline
 from whichline.locate.fallback import find_fallback, find_simpler
 from whichline.locate.numbers import find_numbers
-from whichline.locate.observed import CannotFollowError, Observed
+from whichline.locate.observed import CannotFollowError, Observed, keep_state
 from whichline.locate.reference import load_references
 from whichline.locate.repair import describe_repair
 from whichline.locate.repeat import find_unrepeatable
@@ -68,7 +70,10 @@ def _is_copy_alike(runner: Runner, test: Test) -> bool:
     Raises:
         CannotFollowError: it returns something else although the files are the same.
     """
-    plain, trace = runner.run_plainly(test), runner.look(test)
+    with keep_state():
+        torch.default_generator.manual_seed(runner.seed)
+        plain = runner.suite.ending(test)
+    trace = runner.look(test)
     if is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
         return bool(trace.order)
     if runner.observed.is_saved_since() or runner.observed.find_kept():
@@ -174,7 +179,7 @@ def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float =
     """Make a runner with the references of a problem and of all problems that it needs."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
     references = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
-    return Runner(suite, references, observed, until=time.process_time() + seconds)
+    return Runner(suite, references, observed, deadline=Deadline(seconds))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from whichline.engine.syntax import find_definition
 from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.mutants import Mutable
-from whichline.locate.options import choose_value, list_options
+from whichline.locate.options import list_options
 from whichline.locate.probe import Expression
 from whichline.locate.repair import Repair, find_line, find_repair
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
@@ -313,7 +313,7 @@ def _list_steps(trace: Trace, place: Expression) -> Iterator[tuple[Change, str]]
             yield change, f"the gradient of {match.names[0]}"
         return
     for option in list_options(trace, place)[:MOST_STEPS]:
-        yield lambda call, time, value, option=option: choose_value(option, call.steps, time, value), option.names[0]
+        yield option, option.names[0]
 
 
 def _describe(trace: Trace, place: Expression) -> tuple[str, str, str]:

@@ -1,10 +1,8 @@
 """Recording the values of a student's expressions as they are computed, and replacing some of them."""
 
 import ast
-import math
 import re
 import sys
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,9 +22,10 @@ from torch._C._functorch import (
 )
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
+from whichline.locate.deadline import Deadline
+
 MOST_BYTES = 1 << 27  # of the copies that one call keeps
 MOST_TIMES = 512  # events of an expression in one call; one with more events keeps no values
-EVERY = 8  # events after which the time is read again
 DEEPEST = 64  # depth of nested calls; deeper calls are not told apart
 UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # calls whose numbers will be overwritten
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
@@ -105,7 +104,7 @@ class Recorder:
     put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
     noting: bool = True  # whether values are recorded
     limit: int = 1_000_000  # events after which a run ends, since a replacement may cause an endless loop
-    until: float = math.inf  # the processor time at which a run ends, since a replacement may be a huge size
+    deadline: Deadline = field(default_factory=Deadline)  # at which a run ends: a replacement may be a huge size
     watch: Callable[[Expression], None] | None = None  # called with every expression
     # called with the frame and the arguments when a function begins; returns whether `answer` replaces the call
     enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
@@ -144,7 +143,7 @@ class Recorder:
     def look(self, place: Expression, value: Any) -> Any:
         """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
-        if self.looks > self.limit or (not self.looks % EVERY and time.process_time() > self.until):
+        if self.looks > self.limit or self.deadline.is_past:
             raise TooLongError
         if place not in self.put and (self.is_over or not (self.noting or self.watch)):
             return value

@@ -15,9 +15,10 @@ from torch import Tensor
 from whichline.engine.case import dtype_of
 from whichline.engine.compare import change_tensors
 from whichline.engine.suite import Suite, Test
-from whichline.locate.checkpoints import Checkpoints, Step, list_leaves
+from whichline.locate.checkpoints import Checkpoints, list_leaves
+from whichline.locate.deadline import Deadline
 from whichline.locate.known import Known
-from whichline.locate.observed import Observed, keep_state
+from whichline.locate.observed import Observed
 from whichline.locate.options import Option
 from whichline.locate.pairs import Pair, Pairs
 from whichline.locate.probe import Expression, Recorder
@@ -47,7 +48,7 @@ class Runner:
     observed: Observed  # the copy of the student's code
     pairs: Pairs = field(default_factory=dict)  # the student's functions that do the work of adapters
     lent: Collection[str] = ()  # adapters whose reference stands in for such a function
-    until: float = math.inf  # the processor time at which a student's search ends
+    deadline: Deadline = field(default_factory=Deadline)  # at which a student's search ends
     runs: int = 0
     looks: int = 0
     mutant_runs: int = 0
@@ -67,7 +68,7 @@ class Runner:
 
     @property
     def is_late(self) -> bool:
-        return time.process_time() > self.until
+        return self.deadline.is_past
 
     def is_connecting(self, file: str) -> bool:
         """Tell whether a file only connects the tests with the code: then a mistake in it is looked for last."""
@@ -127,7 +128,7 @@ class Runner:
         call = Call(inner=dict(self._inner[test.name]))
         puts = {place: partial(change, call) for place, change in patch.items()}
         recorder = Recorder(puts, noting, self._longest.get(test.name, LONGEST), watch=watch and partial(watch, call))
-        began = time.process_time()
+        began = time.process_time() if noting and not puts else 0.0
         if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         follow = partial(self._call, test, call, recorder, around, to_end)
@@ -148,8 +149,8 @@ class Runner:
 
     def _end(self, test: Test, recorder: Recorder, adapters: Any) -> BaseException | None:
         """Run a test on the copy with these adapters, and return the error that ended it."""
-        if math.isfinite(self.until):  # somebody waits
-            recorder.until = time.process_time() + self._slowest.get(test.name, math.inf)
+        if math.isfinite(self.deadline.seconds):  # somebody waits
+            recorder.deadline = Deadline(self._slowest.get(test.name, math.inf))
         students = self.suite.calls.adapters
         try:
             with self.observed.run(recorder):
@@ -175,12 +176,6 @@ class Runner:
         if key not in self._plain:
             self._plain[key] = self.run(test, {})
         return self._plain[key]
-
-    def run_plainly(self, test: Test) -> BaseException | None:
-        """Run a test on the student's own code, with the random numbers of `run`; return the error that ended it."""
-        with keep_state():
-            torch.default_generator.manual_seed(self.seed)
-            return self.suite.ending(test)
 
     def know(self, name: str, arguments: Mapping[str, Any], memory: bool = False, of: Hashable = None) -> Known:
         """Collect the known values in a call of an adapter; calls with equal arguments share them.
@@ -339,10 +334,6 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # as they were when it began
     given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves
     came: Any = None  # what it returned
-
-    @property
-    def steps(self) -> Mapping[str, Step]:
-        return self.known.steps.taken
 
 
 @dataclass

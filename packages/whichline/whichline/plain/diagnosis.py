@@ -4,7 +4,6 @@ import ast
 import linecache
 import re
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.locate.call_by_call import locate, make_tests
 from whichline.locate.calls import judge_calls
+from whichline.locate.deadline import Deadline
 from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression, Recorder
@@ -122,8 +122,8 @@ class Diagnosis:
             return watching, self.suite.run_item(test)
 
     def _make_runner(self) -> Runner:
-        until = time.process_time() + MOST_SECONDS
-        return PlainRunner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs, until=until)  # type: ignore[arg-type]
+        suite, limit = self.suite, Deadline(MOST_SECONDS)
+        return PlainRunner(suite, suite.references, suite.functions.code, suite.pairs, deadline=limit)  # type: ignore[arg-type]
 
     def _search(
         self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str], beside: Sequence[str]
@@ -176,8 +176,8 @@ class Diagnosis:
         ran, has_reference, is_compared = set[Key](), False, False
         told = list[Finding]()
         for is_anew in (False, True):
-            until = time.process_time() + MOST_SECONDS / 2
-            runner, whole, has_reference = make_whole(self.suite, test, until, is_anew)
+            limit = Deadline(MOST_SECONDS / 2)
+            runner, whole, has_reference = make_whole(self.suite, test, limit, is_anew)
             order = runner.look(whole).order
             is_compared = not (keys := {(each.file, each.function) for each in order}).isdisjoint(self.suite.pairs)
             if not (has_reference or is_compared) or keys == ran:
@@ -209,9 +209,9 @@ class Diagnosis:
 
     def _list_passing(self, tests: Sequence[str], is_anew: bool) -> list[Test]:
         """List tests that pass, as many as run in a short time."""
-        until = time.process_time() + BESIDE_SECONDS
+        limit = Deadline(BESIDE_SECONDS)
         for test in tests[:MOST_PASSING]:
-            if test not in self.failing and time.process_time() < until:
+            if test not in self.failing and not limit.is_past:
                 self.failing[test] = self.suite.run_item(test) is not None
         return [self.suite.make_item(test, is_anew) for test in tests if self.failing.get(test) is False]
 
@@ -294,7 +294,7 @@ class Diagnosis:
         others = self._list_passing(beside, False)
         repair = self._find_repair(runner, words, tests, failing, near, others)
         if not repair and self.suite.functions.paired[first.call].kind:
-            own, whole, _ = make_whole(self.suite, failing[0], runner.until, is_anew=False)
+            own, whole, _ = make_whole(self.suite, failing[0], runner.deadline, is_anew=False)
             repair = self._find_repair(own, words, [whole], failing, near, others)
         return repair
 

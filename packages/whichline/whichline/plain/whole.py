@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Test
+from whichline.locate.deadline import Deadline
 from whichline.locate.probe import Recorder
 from whichline.locate.run import Runner
 from whichline.plain.functions import Followed
@@ -36,7 +37,7 @@ class Computed:
         return self.steps
 
 
-def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tuple[Runner, Test, bool]:
+def make_whole(suite: PlainSuite, test: str, deadline: Deadline, is_anew: bool) -> tuple[Runner, Test, bool]:
     """Make a test of the engine whose one call is a test of pytest, its runner, and whether a reference runs in it.
 
     It passes if the test passes, and each call in it that can be compared returns what the reference returns.
@@ -44,7 +45,7 @@ def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tup
     Args:
         suite: has the code and the references.
         test: its id.
-        until: the processor time at which a search ends.
+        deadline: at which the search ends.
         is_anew: whether the fixtures that tests share are made for each run, too.
     """
     steps = _collect(suite, test, is_anew)
@@ -65,7 +66,7 @@ def make_whole(suite: PlainSuite, test: str, until: float, is_anew: bool) -> tup
 
     setattr(suite.functions.code.adapters, TEST, lambda run: run())
     case = Case(test, TEST, {}, None, {})
-    runner = PlainRunner(suite, {TEST: Computed(steps)}, suite.functions.code, until=until)  # type: ignore[arg-type]
+    runner = PlainRunner(suite, {TEST: Computed(steps)}, suite.functions.code, deadline=deadline)  # type: ignore[arg-type]
     return runner, Test(test, check, ("", 0), stored=lambda: case), bool(steps.outputs)
 
 
