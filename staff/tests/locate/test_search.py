@@ -91,6 +91,28 @@ def test_what_an_earlier_call_left_is_marked_where_it_is_read(find_alone: Explai
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
 
 
+def test_a_table_that_is_kept_is_marked_where_it_is_made_wrongly(find_alone: Explain) -> None:
+    """Each run begins with an empty table: otherwise only the first one would show how it is made."""
+    made = (
+        "    frequencies = theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)\n"
+        "    angles = torch.arange(longest, dtype=torch.float64)[:, None] * frequencies\n"
+    )
+    cache = f"""        if (d, theta, longest) not in _TABLES:
+            _TABLES[d, theta, longest] = make_table(d, theta, longest)
+        self.cos, self.sin = _TABLES[d, theta, longest]
+
+_TABLES = {{}}
+
+def make_table(d, theta, longest):
+{made.replace("-torch", "torch")}    return angles.cos(), angles.sin()
+
+class Rotation(Rotation):
+"""
+    inner = made.replace("    f", "        f").replace("    a", "        a")
+    (finding,) = find_alone("rope", (inner + TABLES, cache))
+    assert list_marks([finding]) == ["theta ** (torch.arange(0, d, 2, dtype=torch.float64) / d)"]
+
+
 @pytest.mark.parametrize(
     ("line", "asked", "kept", "read", "mark"),
     [

@@ -1,13 +1,26 @@
 """Changes of an expression or a statement, of the kinds that undo common mistakes."""
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from whichline.locate.derived import (
+    NAMED,
+    change_fields,
+    is_endless,
+    list_copies,
+    list_exchanges,
+    list_likewise,
+    list_next,
+    list_patterns,
+    list_repeated,
+    make_call,
+    name_called,
+    order_by_names,
+    transpose,
+)
 from whichline.locate.instrument import copy_whole
-from whichline.locate.orders import list_exchanges, list_patterns, order_by_names
 
 OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Add: (ast.Sub,),
@@ -58,7 +71,6 @@ UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here a
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
-NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
 Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
@@ -90,26 +102,26 @@ class Changes:
     def _list_beside(self, node: ast.AST, slot: Slot) -> Iterator[Change]:
         """List the changes that depend on where a node stands."""
         above, field, _ = slot
-        called = _name_called(above) if field == "args" else ""
+        called = name_called(above) if field == "args" else ""
         is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
         is_bound = isinstance(above, ast.Compare) or called in ("range", "arange")
         is_count = isinstance(above, ast.BinOp) and isinstance(above.op, ORDERED) and isinstance(node, NAMED)
         is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
-        if is_bound or _name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
-            yield from ((node, each, ONE_MORE) for each in _list_next(node))
-        yield from ((node, each, LIKEWISE) for each in _list_likewise(node, above, field))
+        if is_bound or name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
+            yield from ((node, each, ONE_MORE) for each in list_next(node))
+        yield from ((node, each, LIKEWISE) for each in list_likewise(node, above, field))
         if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
-            yield from ((node, _call(name, node), UNUSED) for name in self.unused)
+            yield from ((node, make_call(name, node), UNUSED) for name in self.unused)
         is_kept = isinstance(above, ast.Assign) or field == "elt"
-        if is_kept and (isinstance(node, NAMED) or _name_called(node) in VIEWS) and isinstance(node, ast.expr):
-            yield from ((node, each, COPY) for each in _list_copies(node))
+        if is_kept and (isinstance(node, NAMED) or name_called(node) in VIEWS) and isinstance(node, ast.expr):
+            yield from ((node, each, COPY) for each in list_copies(node))
         is_factor = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
         if isinstance(node, NAMED) and (is_factor or field == "args") and not self.is_counted(node):
             yield node, ast.BinOp(ast.Constant(1), ast.Add(), node), ONE_MORE
         if called in OF_SIZES and isinstance(node, ast.expr):
-            yield node, _call("abs", node), ABSOLUTE
+            yield node, make_call("abs", node), ABSOLUTE
         is_share = isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in self.list_fractions(node.lineno)
         if isinstance(node, ast.expr) and (called in OF_SHARES or (is_share and not isinstance(above, ast.Attribute))):
             yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
@@ -117,8 +129,8 @@ class Changes:
             yield from ((node, each, CONDITION) for each in self._list_conditions(node))
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
-        if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call):
-            yield node, _call("list", node), LISTED
+        if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call) and not is_endless(node):
+            yield node, make_call("list", node), LISTED
         is_value = isinstance(above, ast.stmt) and field == "value"
         if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
             yield from ((node, each, FACTOR) for each in self._list_products(node))
@@ -186,8 +198,8 @@ class Changes:
             yield right, ast.BinOp(left, op, ast.UnaryOp(ast.Invert(), right)), OPPOSITE
             yield left, ast.BinOp(ast.UnaryOp(ast.Invert(), left), op, right), OPPOSITE
         if isinstance(op, ast.MatMult):
-            yield node, ast.BinOp(_transpose(left), op, right), TURNED
-            yield node, ast.BinOp(left, op, _transpose(right)), TURNED
+            yield node, ast.BinOp(transpose(left), op, right), TURNED
+            yield node, ast.BinOp(left, op, transpose(right)), TURNED
         if isinstance(left, ast.BinOp):
             yield node, ast.BinOp(left.left, left.op, ast.BinOp(left.right, op, right)), PARENTHESES
             yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
@@ -230,8 +242,8 @@ class Changes:
 
     def _of_slice(self, node: ast.Slice, slot: Slot) -> Iterator[Change]:
         lower, upper, marked = node.lower, node.upper, slot[0]
-        yield from ((marked, ast.Slice(each, upper, node.step), ONE_MORE) for each in _list_next(lower, 1))
-        yield from ((marked, ast.Slice(lower, each, node.step), ONE_MORE) for each in _list_next(upper, -1))
+        yield from ((marked, ast.Slice(each, upper, node.step), ONE_MORE) for each in list_next(lower, 1))
+        yield from ((marked, ast.Slice(lower, each, node.step), ONE_MORE) for each in list_next(upper, -1))
         if lower or upper:
             yield marked, ast.Slice(upper, lower, node.step), SIDES
             yield from ((marked, each, NOTHING) for each in (ast.Slice(None, upper), ast.Slice(lower, None)))
@@ -241,10 +253,10 @@ class Changes:
 
     def _of_call(self, node: ast.Call, _: Slot) -> Iterator[Change]:
         func, arguments, keywords = node.func, node.args, node.keywords
-        name, is_method = _name_called(node), self._is_method(func)
+        name, is_method = name_called(node), self._is_method(func)
         if name in OTHER:
             field = {"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]}
-            yield node, ast.Call(_with(func, **field), arguments, keywords), FUNCTION
+            yield node, ast.Call(change_fields(func, **field), arguments, keywords), FUNCTION
         if not any(isinstance(each, ast.Starred) for each in arguments):
             by_names = order_by_names(arguments, self.parameters.get(name, ()))
             orders = [*by_names, *list_exchanges(arguments)]
@@ -264,13 +276,13 @@ class Changes:
         if name == "gelu" and not keywords:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
         if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):
-            yield node, ast.Call(_with(func, attr=func.attr[:-1]), arguments, keywords), NEW
+            yield node, ast.Call(change_fields(func, attr=func.attr[:-1]), arguments, keywords), NEW
         for each in keywords:
             if each.arg in AXES:
                 yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
         if is_method and isinstance(func, ast.Attribute):
-            yield from ((node, each, FUNCTION) for each in _list_repeated(func, arguments, keywords))
-        if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args:
+            yield from ((node, each, FUNCTION) for each in list_repeated(func, arguments, keywords))
+        if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args and not is_endless(node):
             outer = ast.Call(func, [inside.args[0], *arguments[1:]], keywords)
             yield node, ast.Call(inside.func, [outer, *inside.args[1:]], inside.keywords), NESTED
         if len(arguments) == 1 and isinstance(inside := arguments[0], ast.BinOp):
@@ -329,64 +341,6 @@ class _Exchange(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         text = ast.unparse(node) if isinstance(node, NAMED) else ""
         return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
-
-
-def _with(node: ast.expr, **fields: object) -> ast.expr:
-    """Copy a node with other fields."""
-    new = copy.copy(node)
-    vars(new).update(fields)
-    return new
-
-
-def _call(name: str, argument: ast.expr) -> ast.Call:
-    return ast.Call(ast.parse(name, mode="eval").body, [argument], [])
-
-
-def _transpose(x: ast.expr) -> ast.expr:
-    return ast.Attribute(x, "mT", ast.Load())
-
-
-def _name_called(node: ast.AST) -> str:
-    """The last name of what a call calls."""
-    func = getattr(node, "func", None)
-    return getattr(func, "attr", getattr(func, "id", ""))
-
-
-def _list_repeated(
-    func: ast.Attribute, arguments: list[ast.expr], keywords: Sequence[ast.keyword]
-) -> Iterator[ast.Call]:
-    """List a tensor repeated as a whole in place of each element, `repeat_interleave`, and the other way round."""
-    several = [i for i, each in enumerate(arguments) if ast.unparse(each) != "1"]
-    axis = [*arguments[1:], *(each.value for each in keywords)]
-    if func.attr == "repeat_interleave" and arguments and len(axis) == 1:
-        cat = ast.parse("__import__('torch').cat", mode="eval").body
-        yield ast.Call(cat, [ast.BinOp(ast.List([func.value], ast.Load()), ast.Mult(), arguments[0]), axis[0]], [])
-    elif func.attr == "repeat" and len(several) == 1 < len(arguments):
-        at = ast.Constant(several[0] - len(arguments))
-        yield ast.Call(_with(func, attr="repeat_interleave"), [arguments[several[0]], at], [])
-
-
-def _list_copies(node: ast.expr) -> list[ast.expr]:
-    """List copies of a value that other code may change: of a tensor, and of a list or an array."""
-    copier = ast.parse("__import__('copy').copy", mode="eval").body
-    return [ast.Call(ast.Attribute(node, "clone", ast.Load()), [], []), ast.Call(copier, [node], [])]
-
-
-def _list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Call]:
-    """List the calls that are made on elements beside this one, on it: `f(q), k` becomes `f(q), f(k)`."""
-    if isinstance(node, NAMED) and isinstance(above, ast.List | ast.Tuple | ast.Dict):
-        for other in getattr(above, field):
-            if isinstance(other, ast.Call) and other.args and isinstance(other.args[0], NAMED):
-                yield ast.Call(other.func, [node, *other.args[1:]], other.keywords)
-
-
-def _list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
-    """List a bound plus one and minus one; the bound of a slice may be missing."""
-    if bound is None:
-        return [ast.Constant(default)]
-    if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes
-        return []
-    return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
 
 
 def get_node(slot: Slot) -> ast.AST:

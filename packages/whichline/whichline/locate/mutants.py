@@ -13,7 +13,6 @@ from whichline.locate.changes import (
     EVERYWHERE,
     FACTOR,
     LINE,
-    NAMED,
     NOTHING,
     NUMBER,
     ONE_MORE,
@@ -24,6 +23,7 @@ from whichline.locate.changes import (
     count_read,
     get_node,
 )
+from whichline.locate.derived import NAMED
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.observed import list_codes
 

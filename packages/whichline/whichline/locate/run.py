@@ -132,7 +132,7 @@ class Runner:
         if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         follow = partial(self._call, test, call, recorder, around, to_end)
-        error = self._end(test, recorder, _Followed(self.observed.adapters, follow, self.follow))
+        error = self._end(test, recorder, follow)
         self.looks += recorder.looks
         if noting and not puts:
             self._longest[test.name] = 1000 + 20 * recorder.looks
@@ -145,16 +145,17 @@ class Runner:
     def passes_as_is(self, test: Test) -> bool:
         """Tell whether a test passes; nothing is recorded, which takes half the time, and is no part of the budget."""
         recorder = Recorder(noting=False, limit=self._longest.get(test.name, LONGEST))
-        return self._end(test, recorder, self.observed.adapters) is None
+        return self._end(test, recorder) is None
 
-    def _end(self, test: Test, recorder: Recorder, adapters: Any) -> BaseException | None:
-        """Run a test on the copy with these adapters, and return the error that ended it."""
+    def _end(self, test: Test, recorder: Recorder, follow: Callable[..., Any] | None = None) -> BaseException | None:
+        """Run a test on the copy, whose adapters `follow` may call, and return the error that ended it."""
         if math.isfinite(self.deadline.seconds):  # somebody waits
             recorder.deadline = Deadline(self._slowest.get(test.name, math.inf))
         students = self.suite.calls.adapters
         try:
             with self.observed.run(recorder):
-                self.suite.calls.adapters = adapters
+                adapters = self.observed.adapters  # those of this run: a run may import the copy anew
+                self.suite.calls.adapters = _Followed(adapters, follow, self.follow) if follow else adapters
                 torch.default_generator.manual_seed(self.seed)
                 return self.suite.ending(test)
         finally:

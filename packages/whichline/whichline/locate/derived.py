@@ -1,0 +1,101 @@
+"""Expressions that are made of another one: calls of it, copies, neighbours, other orders of what is in it."""
+
+import ast
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
+MOST_AXES = 8  # of an operand of einsum
+
+
+def is_endless(node: ast.AST) -> bool:
+    """Tell whether an expression makes an iterator that never ends: nothing could stop a list of all its values."""
+    return any(name_called(each) in ("count", "cycle", "repeat") for each in ast.walk(node))
+
+
+def change_fields(node: ast.expr, **fields: object) -> ast.expr:
+    """Copy a node with other fields."""
+    new = copy.copy(node)
+    vars(new).update(fields)
+    return new
+
+
+def make_call(name: str, argument: ast.expr) -> ast.Call:
+    return ast.Call(ast.parse(name, mode="eval").body, [argument], [])
+
+
+def transpose(x: ast.expr) -> ast.expr:
+    return ast.Attribute(x, "mT", ast.Load())
+
+
+def name_called(node: ast.AST) -> str:
+    """The last name of what a call calls."""
+    func = getattr(node, "func", None)
+    return getattr(func, "attr", getattr(func, "id", ""))
+
+
+def list_repeated(
+    func: ast.Attribute, arguments: list[ast.expr], keywords: Sequence[ast.keyword]
+) -> Iterator[ast.Call]:
+    """List a tensor repeated as a whole in place of each element, `repeat_interleave`, and the other way round."""
+    several = [i for i, each in enumerate(arguments) if ast.unparse(each) != "1"]
+    axis = [*arguments[1:], *(each.value for each in keywords)]
+    if func.attr == "repeat_interleave" and arguments and len(axis) == 1:
+        cat = ast.parse("__import__('torch').cat", mode="eval").body
+        yield ast.Call(cat, [ast.BinOp(ast.List([func.value], ast.Load()), ast.Mult(), arguments[0]), axis[0]], [])
+    elif func.attr == "repeat" and len(several) == 1 < len(arguments):
+        at = ast.Constant(several[0] - len(arguments))
+        yield ast.Call(change_fields(func, attr="repeat_interleave"), [arguments[several[0]], at], [])
+
+
+def list_copies(node: ast.expr) -> list[ast.expr]:
+    """List copies of a value that other code may change: of a tensor, and of a list or an array."""
+    copier = ast.parse("__import__('copy').copy", mode="eval").body
+    return [ast.Call(ast.Attribute(node, "clone", ast.Load()), [], []), ast.Call(copier, [node], [])]
+
+
+def list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Call]:
+    """List the calls that are made on elements beside this one, on it: `f(q), k` becomes `f(q), f(k)`."""
+    if isinstance(node, NAMED) and isinstance(above, ast.List | ast.Tuple | ast.Dict):
+        for other in getattr(above, field):
+            if isinstance(other, ast.Call) and other.args and isinstance(other.args[0], NAMED):
+                yield ast.Call(other.func, [node, *other.args[1:]], other.keywords)
+
+
+def list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
+    """List a bound plus one and minus one; the bound of a slice may be missing."""
+    if bound is None:
+        return [ast.Constant(default)]
+    if not isinstance(bound, ast.expr) or isinstance(bound, ast.Constant):  # a constant has its own changes
+        return []
+    return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
+
+
+def list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
+    """List the orders of the elements in which two are exchanged."""
+    for i, j in combinations(range(len(elements)), 2):
+        new = [*elements]
+        new[i], new[j] = new[j], new[i]
+        yield new
+
+
+def order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:
+    """The arguments in the order of the parameters of these names, where that is no exchange of two."""
+    by_name = {getattr(each, "id", getattr(each, "attr", "")): each for each in arguments}
+    names = [*parameters[: len(arguments)]]
+    if len(by_name) == len(arguments) > 2 and {*by_name} == {*names} and [*by_name] != names:
+        yield [by_name[name] for name in names]
+
+
+def list_patterns(text: str) -> Iterator[str]:
+    """The pattern of einsum or einops with two axes of one operand, or of the result, exchanged."""
+    terms = re.split("(->|,)", text)
+    axis = r"\w+" if any(" " in each.strip() for each in terms) else r"\w"
+    for number, term in enumerate(terms):
+        axes = [each for each in re.finditer(axis, term) if each.group() != "1"]
+        for one, other in combinations(axes[:MOST_AXES], 2):
+            between = term[one.end() : other.start()]
+            new = f"{term[: one.start()]}{other.group()}{between}{one.group()}{term[other.end() :]}"
+            yield "".join((*terms[:number], new, *terms[number + 1 :]))
