@@ -21,7 +21,6 @@ CODE = """
 import torch
 from torch import nn
 
-
 class Scale(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -30,7 +29,6 @@ class Scale(nn.Module):
     def forward(self, x):
         rms = x.square().mean(-1, keepdim=True).sqrt()
         return x / rms + self.gain
-
 
 class Pair(nn.Module):
     def __init__(self, width):
@@ -41,7 +39,6 @@ class Pair(nn.Module):
     def forward(self, x):
         return self.linear(self.scale(x))
 
-
 class Positions(nn.Module):
     def __init__(self, width, longest):
         super().__init__()
@@ -50,7 +47,6 @@ class Positions(nn.Module):
 
     def forward(self, x):
         return x + self.table[: len(x)]
-
 
 class Momentum(torch.optim.Optimizer):
     def __init__(self, params, lr, momentum):
@@ -65,7 +61,6 @@ class Momentum(torch.optim.Optimizer):
                 self.state[p]["v"] = v
                 p -= group["lr"] * v
 
-
 class Decay:
     def __init__(self, start, rate):
         self.start, self.rate = start, rate
@@ -76,7 +71,6 @@ class Decay:
         factor = self.rate ** (self.calls + 1)
         return self.start * factor
 
-
 class Renamed(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -86,7 +80,6 @@ class Renamed(nn.Module):
     def forward(self, x):
         return x * self.columns - self.weight_of_rows
 
-
 class Short(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -94,7 +87,6 @@ class Short(nn.Module):
 
     def forward(self, x):
         return x * self.weight
-
 
 class Right(nn.Module):
     def __init__(self, width):
@@ -104,7 +96,6 @@ class Right(nn.Module):
     def forward(self, x):
         return self.weight * x
 
-
 class Warmup:
     def __init__(self, most):
         self.most, self.calls = most, 0
@@ -112,7 +103,6 @@ class Warmup:
     def step(self):
         self.calls += 1
         return 0.37 * min(self.calls, self.most + 1)
-
 
 class Words:
     def __init__(self, separator):
@@ -123,7 +113,6 @@ class Words:
             return ""
         return self.separator.join(words[1:])
 
-
 class Gain(nn.Module):
     def __init__(self, width, device=None):
         super().__init__()
@@ -131,7 +120,6 @@ class Gain(nn.Module):
 
     def forward(self, x):
         return x * self.gain + 1
-
 
 class Stepping:
     def __init__(self, params, rate):
@@ -141,12 +129,10 @@ class Stepping:
         for p in self.params:
             self.move(p, p.grad)
 
-
 class Descent(Stepping):
     def move(self, p, gradient):
         change = 2 * self.rate * gradient
         p -= change
-
 
 class Stats:
     def __init__(self):
@@ -161,7 +147,6 @@ class Stats:
     def read(self):
         return self.mean
 
-
 class Table:
     def __init__(self):
         self.rows = []
@@ -169,7 +154,6 @@ class Table:
     def fill(self, size):
         for row in range(size - 1):
             self.rows.append(row)
-
 
 class Total:
     def __init__(self, share):
@@ -179,7 +163,6 @@ class Total:
         self.total += x
         return self.total + self.share
 
-
 def get_total():
     return Total
 """
@@ -187,7 +170,6 @@ SOLUTION = """
 import torch
 import torch.nn.functional as F
 from torch import nn
-
 
 class Scale(nn.Module):
     def __init__(self, size):
@@ -198,7 +180,6 @@ class Scale(nn.Module):
         root = (x * x).mean(dim=-1, keepdim=True) ** 0.5
         return x / root * self.weight
 
-
 class Pair(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -208,7 +189,6 @@ class Pair(nn.Module):
         normed = self.norm(x)
         return F.linear(normed, self.mix.weight, self.mix.bias)
 
-
 class Positions(nn.Module):
     def __init__(self, size, count):
         super().__init__()
@@ -217,7 +197,6 @@ class Positions(nn.Module):
 
     def forward(self, x):
         return self.waves[: x.shape[0]] + x
-
 
 class Momentum(torch.optim.Optimizer):
     def __init__(self, params, lr, momentum):
@@ -233,7 +212,6 @@ class Momentum(torch.optim.Optimizer):
                 state["velocity"].mul_(group["momentum"]).add_(p.grad)
                 p.sub_(state["velocity"], alpha=group["lr"])
 
-
 class Decay:
     def __init__(self, first, ratio):
         self.now, self.ratio = first, ratio
@@ -241,7 +219,6 @@ class Decay:
     def step(self):
         self.now = self.now * self.ratio
         return self.now
-
 
 class Doubled(nn.Module):
     def __init__(self, size):
@@ -252,7 +229,6 @@ class Doubled(nn.Module):
         wide = x * self.columns
         return wide * self.rows
 
-
 class Short(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -260,7 +236,6 @@ class Short(nn.Module):
 
     def forward(self, x):
         return x * self.weight + self.bias
-
 
 class Right(nn.Module):
     def __init__(self, size):
@@ -270,7 +245,6 @@ class Right(nn.Module):
     def forward(self, x):
         return x * self.gain
 
-
 class Warmup:
     def __init__(self, last):
         self.last, self.count = last, 0
@@ -279,14 +253,12 @@ class Warmup:
         self.count = min(self.count + 1, self.last)
         return self.count * 0.37
 
-
 class Words:
     def __init__(self, between):
         self.between = between
 
     def join(self, words):
         return self.between.join(words)
-
 
 class Gain(nn.Module):
     def __init__(self, size):
@@ -296,7 +268,6 @@ class Gain(nn.Module):
     def forward(self, x):
         return self.weight * x
 
-
 class Descent:
     def __init__(self, params, rate):
         self.params, self.rate = list(params), rate
@@ -305,7 +276,6 @@ class Descent:
         for p in self.params:
             slope = self.rate * p.grad
             p -= slope
-
 
 class Stats:
     def __init__(self):
@@ -319,14 +289,12 @@ class Stats:
     def read(self):
         return self.sum / self.n
 
-
 class Table:
     def __init__(self):
         self.entries = {}
 
     def fill(self, size):
         self.entries = dict.fromkeys(range(size))
-
 
 class _Sum:
     def __init__(self, share):
@@ -335,7 +303,6 @@ class _Sum:
     def add(self, x):
         self.numbers.append(x)
         return sum(self.numbers) * self.share
-
 
 def get_total():
     return _Sum
@@ -346,11 +313,9 @@ import torch
 
 import code_ as code
 
-
 @pytest.fixture
 def x():
     return torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
-
 
 def test_pair(x):
     pair = code.Pair(3)
@@ -358,10 +323,8 @@ def test_pair(x):
     expected = pair.linear(torch.nn.functional.rms_norm(x, (3,), pair.scale.gain))
     assert torch.allclose(pair(x), expected)
 
-
 def test_positions(x):
     assert torch.allclose(code.Positions(3, 8)(x)[2, 1] - x[2, 1], torch.tensor(0.2).cos())
-
 
 def train(kind, x, **settings):
     p = torch.nn.Parameter(x.clone())
@@ -372,15 +335,12 @@ def train(kind, x, **settings):
         optimizer.step()
     return p.detach()
 
-
 def test_momentum(x):
     assert torch.allclose(train(code.Momentum, x), train(torch.optim.SGD, x))
-
 
 def test_decay():
     decay = code.Decay(8.0, 0.5)
     assert [decay.step(), decay.step()] == [4.0, 2.0]
-
 
 def test_renamed(x):
     layer = code.Renamed(3)
@@ -388,27 +348,21 @@ def test_renamed(x):
     layer.columns.data = x[1]
     assert torch.allclose(layer(x), x * x[1] * x[0][:, None])
 
-
 def test_short(x):
     assert torch.equal(code.Short(3)(x), x + 1)
 
-
 def test_right(x):
     assert torch.equal(code.Right(3)(x), x + 1)
-
 
 def test_warmup():
     warmup = code.Warmup(80)
     assert [warmup.step() for _ in range(100)][-1] == 80 * 0.37
 
-
 def test_words():
     assert code.Words("-").join(["a", "b", "c"]) == "a-b-c"
 
-
 def test_gain(x):
     torch.testing.assert_close(code.Gain(3)(x), x)
-
 
 def test_descent():
     p = torch.tensor([1.0, 2.0])
@@ -416,18 +370,14 @@ def test_descent():
     code.Descent([p], 0.1).step()
     torch.testing.assert_close(p, torch.tensor([0.7, 1.5]))
 
-
 def test_stats():
     assert code.Stats().add(1.0, 2).add(4.0, 1).mean == pytest.approx(2.0)
-
 
 def test_stats_read():
     assert code.Stats().add(1.0, 2).add(4.0, 1).read() == pytest.approx(2.0)
 
-
 def test_stats_once():
     assert code.Stats().add(1.0, 2).count == 2
-
 
 @pytest.fixture(scope="module")
 def table():
@@ -435,19 +385,15 @@ def table():
     table.fill(4)
     return table
 
-
 def test_table(table):
     assert table.rows == [0, 1, 2, 3]
-
 
 def test_table_again(table):
     assert table.rows[-1] == 3
 
-
 def test_total():
     total = code.get_total()(0.5)
     assert [total.add(4.0), total.add(6.0)] == [2.0, 5.0]
-
 
 def test_wrong(x):
     assert code.Stats().add(1.0, 2).count == 3
@@ -508,7 +454,7 @@ def test_a_mistake_that_shows_late_in_the_life_of_an_object(places: dict[str, st
 
 def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     assert places["test_words"].strip() == (
-        "code_.py:105, in Words.join\n"
+        "code_.py:95, in Words.join\n"
         "    return self.separator.join(words[1:])\n"
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         "Call 1 of code_.Words.join gives 'b-c', and the reference 'a-b-c'."

@@ -21,52 +21,41 @@ import random
 
 import numpy as np
 
-
 def scale(x, weights):
     centered = x - x.mean()
     return weights["gain"] * centered / x.var()
 
-
 def center(x):
     x -= x.max()
-
 
 def rows(x):
     total = x.sum(0)
     return x / total[:, None]
 
-
 def noise(x):
     return x + random.random()
-
 
 def plain(x):
     return x + 1
 
-
 def name(x):
     return "wrong"
-
 
 def alone(x):
     return 2 * x
 
-
 def distances(x, y):
     return np.array([[abs(one - other) for other in y] for one in x])
-
 
 def share_out(x):
     powers = np.exp(x - x.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
-
 
 def mix(x, y):
     scores = x @ y.T
     scores = scores / len(y)
     weights = share_out(scores)
     return weights @ y
-
 
 def total(x, y):
     result = 0.0
@@ -75,35 +64,28 @@ def total(x, y):
         result += row.max() ** 2
     return result
 
-
 def wide(x):
     spread = [np.std(column) for column in x.T]
     return np.array(spread)
-
 
 def share(x):
     least = x.min(axis=1)
     return (x - least) / 2
 
-
 def rotate(x, shift):
     moved = x @ np.ones((3, 3))
     return moved
-
 
 def drop(state):
     x = state["x"]
     x -= 1
     return x + 1
 
-
 def signed(x):
     return np.prod(x)
 
-
 def phase(x):
     return np.exp(1j * len(x))
-
 
 def running(x):
     out, total = [], 0.0
@@ -117,75 +99,58 @@ import random
 
 import numpy as np
 
-
 def share_out(x):
     return np.exp(x) / np.exp(x).sum(1)[:, None]
-
 
 def mix(x, y):
     powers = np.exp(x @ y.T) ** (1 / x.shape[1])
     return powers / powers.sum(1)[:, None] @ y
-
 
 def scale(x, weights):
     centered = x - x.mean()
     deviation = x.std()
     return weights["gain"] * centered / deviation
 
-
 def center(x):
     x -= x.mean()
-
 
 def rows(x):
     total = x.sum(1)
     return x / total[:, None]
 
-
 def noise(x):
     return x + random.random()
-
 
 def plain(x):
     return x + 1
 
-
 def name(x):
     return "right"
-
 
 def distances(x, y):
     return np.sqrt((x[:, None] - y) ** 2)
 
-
 def total(x, y):
     return ((x[:, None] - y) ** 2).min(1).sum()
-
 
 def wide(x):
     return x.std(0, ddof=1)
 
-
 def share(x):
     return (x - x.min(axis=1, keepdims=True)) / 2
-
 
 def rotate(x, shift):
     return x @ np.ones((3, 3)) + shift
 
-
 def drop(state):
     return state["x"] * 1.0
-
 
 def signed(x):
     first = x[0]
     return first * x[1] * -x[2]
 
-
 def phase(x):
     return np.exp(1j * (len(x) - 1))
-
 
 def running(x):
     return np.cumsum(x) / 2
@@ -199,17 +164,14 @@ import pytest
 
 import code_ as code
 
-
 @pytest.fixture
 def x():
     return np.arange(6.0).reshape(2, 3) ** 2
-
 
 class TestScale:
     @pytest.mark.parametrize("gain", [1.0, 3.0])
     def test_scale(self, x, gain):
         assert np.allclose(code.scale(x, {"gain": gain}).std(), gain)
-
 
 def test_center(x, tmp_path):
     np.save(tmp_path / "x.npy", x)
@@ -217,11 +179,9 @@ def test_center(x, tmp_path):
     code.center(loaded)
     assert abs(loaded.mean()) < 1e-9
 
-
 class TestRows(unittest.TestCase):
     def test_rows(self):
         self.assertTrue(np.allclose(code.rows(np.arange(6.0).reshape(2, 3)).sum(1), 1))
-
 
 def test_in_turn(x):
     mark = Path(__file__).with_name("mark")
@@ -232,56 +192,43 @@ def test_in_turn(x):
     mark.touch()
     assert scaled.std() == 1
 
-
 def test_right(x):
     assert code.plain(x).sum() == 0
 
-
 def test_alone(x):
     assert code.alone(x).sum() == 0
-
 
 def test_mix(x):
     y = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0], [2.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
     assert abs(code.mix(x / 9, y)[0, 0] - 0.92816021) < 1e-6
 
-
 def test_total(x):
     assert np.isclose(code.total(x[0], x[1]), 170)
-
 
 def test_wide(x):
     assert np.allclose(code.wide(x).sum(), 45 / np.sqrt(2))
 
-
 def test_share(x):
     assert code.share(x)[:, 0].sum() == 0
 
-
 def test_rotate(x):
     assert np.allclose(code.rotate(x, 2.0), x @ np.ones((3, 3)) + 2)
-
 
 def test_drop(x):
     code.drop({"x": x})
     assert x[0, 0] == 0
 
-
 def test_signed():
     assert code.signed(np.array([2.0, 1.0, -1.0])) == 2.0
-
 
 def test_phase(x):
     assert abs(code.phase(x) - np.exp(1j * (len(x) - 1))) < 1e-9
 
-
 def test_running(x):
     assert code.running(x[0] + 0.5)[-1] == 3.25
 
-
 async def test_async():
     assert code.plain(1) == 2
-
 
 def test_name(x, monkeypatch):
     monkeypatch.setattr(code, "alone", None)
@@ -377,12 +324,12 @@ def test_arrays_in_dicts_under_parametrize_and_classes(places: dict[str, str]) -
 
 @pytest.mark.slow
 def test_an_argument_that_is_changed_in_place(places: dict[str, str]) -> None:
-    assert "code_.py:13, in center" in places["test_center"]
+    assert "code_.py:11, in center" in places["test_center"]
 
 
 @pytest.mark.slow
 def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
-    assert "code_.py:17, in rows" in places["test_rows"]
+    assert "code_.py:14, in rows" in places["test_rows"]
     assert "the failing test passes" in places["test_rows"]
 
 
@@ -419,14 +366,10 @@ def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
 ADAPTERS = """
 import random
 
-
 import code_
-
-
 
 def run_weigh(x, first, second):
     return code_.weigh(x, first, second).flip(0)
-
 
 def run_draw(n):
     return random.randrange(n - 1)
@@ -434,10 +377,8 @@ def run_draw(n):
 RIGHT_OF_ADAPTERS = """
 import torch
 
-
 def run_weigh(x, first, second):
     return x * first + second
-
 
 def run_draw(n):
     return int(torch.randint(n, ()))
@@ -447,10 +388,8 @@ import torch
 
 import adapters
 
-
 def test_weigh():
     assert adapters.run_weigh(torch.tensor([3.0, 1.0, 2.0]), 5.0, 7.0).tolist() == [22.0, 12.0, 17.0]
-
 
 def test_draw():
     assert max(adapters.run_draw(3) for _ in range(60)) == 2
@@ -468,19 +407,19 @@ def explain_adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
 @pytest.mark.slow
 def test_a_line_of_an_adapter_is_marked_if_no_change_behind_it_helps(of_adapters: dict[str, str]) -> None:
-    assert of_adapters["test_weigh"].startswith("adapters.py:10, in run_weigh")
+    assert of_adapters["test_weigh"].startswith("adapters.py:7, in run_weigh")
     assert of_adapters["test_weigh"].endswith("With a part of this left out, the failing test passes.")
 
 
 @pytest.mark.slow
 def test_calls_that_draw_from_other_random_numbers_are_not_compared(of_adapters: dict[str, str]) -> None:
     assert "does not return what" not in of_adapters["test_draw"]
-    assert of_adapters["test_draw"].startswith("adapters.py:14, in run_draw")
+    assert of_adapters["test_draw"].startswith("adapters.py:10, in run_draw")
 
 
 @pytest.mark.slow
 def test_where_no_value_shows_the_line_a_change_of_the_code_does(places: dict[str, str]) -> None:
-    assert places["test_running"].startswith("code_.py:93, in running")
+    assert places["test_running"].startswith("code_.py:75, in running")
     assert places["test_running"].endswith("With another number here, the failing test passes.")
 
 
