@@ -56,9 +56,7 @@ class Reply:
     """Writes the events of one run."""
 
     def __init__(self, replies: BinaryIO, run: int, root: Path) -> None:
-        self.replies = replies
-        self.run = run
-        self.root = root
+        self.replies, self.run, self.root = replies, run, root
         self.lock = threading.Lock()
 
     def say(self, event: events.Event) -> None:

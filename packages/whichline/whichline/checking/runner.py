@@ -124,9 +124,7 @@ class Forks:
     """
 
     def __init__(self, root: Path, listener: Listener, python: str = sys.executable) -> None:
-        self.root = root
-        self.listener = listener
-        self.python = python
+        self.root, self.listener, self.python = root, listener, python
         self.run = 0
         self.process = self._start_process()
 
@@ -167,8 +165,7 @@ class Spares:
     """Runs in separate processes; while one runs, the next one already imports torch."""
 
     def __init__(self, root: Path, listener: Listener, spare: bool = True, how: str = "once") -> None:
-        self.root = root
-        self.listener = listener
+        self.root, self.listener = root, listener
         self.running: subprocess.Popen[bytes] | None = None
         self.spare = _process(root, how)
         self.more = spare

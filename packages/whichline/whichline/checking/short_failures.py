@@ -39,9 +39,7 @@ class ShortFailures:
     """
 
     def __init__(self, results: list[Result], failures: Mapping[str, Failure], explanations: list[Finding]) -> None:
-        self.results = results
-        self.failures = failures
-        self.explanations = explanations
+        self.results, self.failures, self.explanations = results, failures, explanations
         self.reports: list[pytest.TestReport] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -29,8 +29,7 @@ class Text:
     """An explanation of a failure, which pytest prints."""
 
     def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
-        self.headline = headline
-        self.details = details
+        self.headline, self.details = headline, details
         self.reprcrash = Place(*place, headline)
 
     def __str__(self) -> str:

@@ -44,8 +44,7 @@ def without_checks() -> Iterator[None]:
 
 class _Finder:
     def __init__(self, packages: Collection[str], around: Around) -> None:
-        self.packages = packages
-        self.around = around
+        self.packages, self.around = packages, around
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name.partition(".")[0] not in self.packages:

@@ -236,15 +236,10 @@ def _read_case(path: Path, name: str, changed: int) -> Case:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
             metadata = json.loads(file.metadata()[METADATA])
-        return Case(
-            name=name,
-            call=metadata["call"],
-            inputs={
-                key: _read_input(f"input/{key}", metadata["arguments"].get(key), tensors) for key in metadata["order"]
-            },
-            cotangent=tensors.get("cotangent"),
-            expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
-        )
+        plain = metadata["arguments"]
+        inputs = {key: _read_input(f"input/{key}", plain.get(key), tensors) for key in metadata["order"]}
+        expected = {key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")}
+        return Case(name, metadata["call"], inputs, tensors.get("cotangent"), expected)
     except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
 

@@ -34,10 +34,7 @@ class WrongAnswer(AssertionError):
         kind: str = "",
     ) -> None:
         super().__init__(message)
-        self.check = check
-        self.answer = answer
-        self.what = what
-        self.kind = kind
+        self.check, self.answer, self.what, self.kind = check, answer, what, kind
 
 
 @contextmanager

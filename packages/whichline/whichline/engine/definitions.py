@@ -342,20 +342,12 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
     returned = definition.body[-1].value if isinstance(definition.body[-1], ast.Return) else None
     if not isinstance(returned, ast.Call):
         return None
-    imported = [each for each in own if isinstance(each, ast.ImportFrom)]
-    local = {
-        alias.asname or alias.name: getattr(sys.modules.get(each.module or ""), alias.name, None)
-        for each in imported
-        for alias in each.names
-    }
+    aliases = [(each.module or "", alias) for each in own if isinstance(each, ast.ImportFrom) for alias in each.names]
+    local = {its.asname or its.name: getattr(sys.modules.get(module), its.name, None) for module, its in aliases}
     names = ChainMap(local, function.__globals__)
-    made = {
-        target.id: each.value.func
-        for each in own
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
-        for target in each.targets
-        if isinstance(target, ast.Name)
-    }
+    assigned = (each for each in own if isinstance(each, ast.Assign))
+    calls = [(each.targets, each.value.func) for each in assigned if isinstance(each.value, ast.Call)]
+    made = {target.id: func for targets, func in calls for target in targets if isinstance(target, ast.Name)}
     called = returned.func
     if isinstance(called, ast.Name) and called.id in made and isinstance(kind := resolve(made[called.id], names), type):
         return find_forgotten(getattr(kind, "forward", None) or kind.__call__, deep - 1)

@@ -24,9 +24,7 @@ class StudentRaised(Exception):
 
     def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
         super().__init__(f"{type}: {message}")
-        self.type = type
-        self.message = message
-        self.frames = frames
+        self.type, self.message, self.frames = type, message, frames
 
 
 class Stopped(BaseException):

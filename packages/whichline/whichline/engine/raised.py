@@ -245,11 +245,8 @@ class Raised:
         """Say which line sets a plain list or dictionary of layers, where torch asks for a module."""
         name, is_dict = match[1].rpartition(".")[2], match[2] == "{"
         kind, holder = ("dict", "nn.ModuleDict") if is_dict else ("list", "nn.ModuleList")
-        made = [
-            (at, each.value)
-            for at, _, each in self._definitions.list_own(ast.Assign)
-            if any(isinstance(target, ast.Attribute) and target.attr == name for target in each.targets)
-        ]
+        own = self._definitions.list_own(ast.Assign)
+        made = [(at, each.value) for at, _, each in own if any(getattr(x, "attr", "") == name for x in each.targets)]
         plain = [(at, value) for at, value in made if isinstance(value, DICTS if is_dict else LISTS)]
         lines = [at for at, _ in plain or made]
         where = f" since {lines[0]}" if len(lines) == 1 else ""

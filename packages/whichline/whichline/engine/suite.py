@@ -161,16 +161,10 @@ def load_suite(
     calls = Calls(adapters)
     hidden_files, hidden_cases = hidden or ((), None)
     files = find_tests(folders, problems.values(), hidden_files)
-    found = [
-        test
-        for path in dict.fromkeys(files.values())
-        for test in _list_tests(
-            _import_module(path, calls),
-            {name for name, file in files.items() if file == path},
-            root,
-            hidden_cases if path in hidden_files else None,
-        )
-    ]
+    found: list[Test] = []
+    for path in dict.fromkeys(files.values()):
+        names = {name for name, file in files.items() if file == path}
+        found += _list_tests(_import_module(path, calls), names, root, hidden_cases if path in hidden_files else None)
     return Suite(root, problems, add_points(found, problems), calls, remote)
 
 
@@ -224,16 +218,9 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     """Run a test on its test cases and return the result; Ctrl-C reaches the caller."""
     started = time.process_time()
     error, case = _ending(test)
-    result = Result(
-        test=test.name,
-        problem=test.problem,
-        hidden=test.hidden,
-        bonus=test.bonus,
-        maximum=test.points,
-        outcome=Outcome.PASSED,
-        calls=calls(),
-        seconds=time.process_time() - started,
-    )
+    seconds = time.process_time() - started
+    about = (test.name, test.problem, test.hidden, test.bonus, test.points)
+    result = Result(*about, Outcome.PASSED, calls=calls(), seconds=seconds)
     if error is None:
         return result
     known = isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped | CaseError)
@@ -245,17 +232,11 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     error.with_traceback(None)  # its frames would hold the tensors of the test until garbage is collected
     return replace(
         result,
+        **vars(failure),
         outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
-        check=failure.check,
-        headline=failure.headline,
-        kind=failure.kind,
-        place=failure.place,
-        details=failure.details,
         on_paper=lines,
         inputs=shapes(case, test.hidden) if case and is_written else (),
         see=_name_lab(case, test) if case and is_written else "",
-        raised=failure.raised,
-        functions=failure.functions,
     )
 
 

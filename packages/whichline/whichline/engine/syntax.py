@@ -46,12 +46,8 @@ def list_assigned(code: CodeType, text: str) -> list[Assigned]:
 
 def list_own_nodes(definition: ast.FunctionDef) -> list[ast.AST]:
     """List the nodes of a function that are in no function inside it."""
-    inner = {
-        id(each)
-        for node in ast.walk(definition)
-        if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not definition
-        for each in ast.walk(node)
-    }
+    functions = (each for each in ast.walk(definition) if isinstance(each, ast.FunctionDef | ast.Lambda))
+    inner = {id(node) for each in functions if each is not definition for node in ast.walk(each)}
     return [each for each in ast.walk(definition) if id(each) not in inner]
 
 

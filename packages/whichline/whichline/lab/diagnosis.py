@@ -32,18 +32,14 @@ class Diagnosis(NamedTuple):
         return [result for result in self.results if not result.passed]
 
     def describe(self) -> Iterator[RenderableType]:
-        """Describe the first failure, then the findings; without findings, show the smallest wrong row."""
+        """Describe the first failure, then the rest of the findings; without findings, show the smallest wrong row."""
         first = self.wrong[0]
         on_paper = ("Nothing was found that explains it.", *first.on_paper)
         if self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN):
             on_paper = ()
         yield Lines([first.headline], "bold red")
         yield Lines([*first.details, *on_paper], margin="  ")
-        yield from self.explain()
-
-    def explain(self) -> Iterator[RenderableType]:
-        """Show the findings, without the lines that the first failure has shown."""
-        shown = {line.strip() for first in self.wrong[:1] for line in (first.headline, *first.details)}
+        shown = {line.strip() for line in (first.headline, *first.details)}
         for explanation in self.explanations:
             yield Text("")
             yield Lines([line for line in explanation.lines if line.strip() not in shown], "bold")

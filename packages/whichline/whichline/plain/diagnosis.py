@@ -140,11 +140,8 @@ class Diagnosis:
             found = []  # a call inside is wrong with that, too
         if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
             found = evidence.find_shape(runner, tests) or found
-        patch = {
-            place: replace(option, adapter=option.adapter or first.call)
-            for each in found
-            for place, option in each.patch.items()
-        }
+        options = join_patches(found).items()
+        patch = {place: replace(option, adapter=option.adapter or first.call) for place, option in options}
         passing = [test for test in failing if found and runner.passes(self.suite.make_item(test), patch)]
         doubtful = list_doubtful(found) or [each.place for each in found if not passing or evidence.is_doubtful(each)]
         if not found or doubtful:
@@ -330,11 +327,8 @@ class Diagnosis:
         """Report the line that changes an argument which the reference leaves as it is."""
         trace = self._make_runner().look(self.suite.make_test(test, "", case))
         given = [x for x in trace.given.values() if isinstance(x, Tensor)]
-        changing = [
-            place
-            for place in trace.places
-            if place.in_place and any(is_one(each, x) for each in trace.objects[place] for x in given)
-        ]
+        written = (each for each in trace.places if each.in_place)
+        changing = [each for each in written if any(is_one(one, x) for one in trace.objects[each] for x in given)]
         place = [show_place(each.file, each.function, each.node, self.suite.root) for each in changing[:1]]
         said = f"{case.name[0].upper()}{case.name[1:]} changes {name}, which the reference leaves as it is."
         return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]

@@ -65,10 +65,8 @@ class Followed(Observed):
         run(module)
         self.is_imported = True
         for name, value in list(vars(module).items()):
-            if isinstance(value, FunctionType | type) and (value.__module__, value.__qualname__) == (
-                module.__name__,
-                name,
-            ):
+            is_own = isinstance(value, FunctionType | type) and value.__module__ == module.__name__
+            if is_own and value.__qualname__ == name:
                 setattr(module, name, self.replace(value))
 
     def refresh(self) -> None:

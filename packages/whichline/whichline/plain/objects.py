@@ -221,10 +221,8 @@ def watch_making(kind: Kind) -> Any:
                 bound = kind.signature.bind(*args, **kwargs)
                 bound.apply_defaults()
                 parts: Parts = {}
-                form = {
-                    name: take_apart(x, OF_INIT.format(name), parts, is_whole=True)
-                    for name, x in bound.arguments.items()
-                }
+                given = bound.arguments.items()
+                form = {name: take_apart(x, OF_INIT.format(name), parts, is_whole=True) for name, x in given}
                 parts = copy_parts({**parts, FORM: form})
                 made = Construction(kind, dict(bound.arguments), parts.pop(FORM), parts)
         make(self, *args, **kwargs)

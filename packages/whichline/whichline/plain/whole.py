@@ -4,9 +4,8 @@ This needs no objects that are made alike: in a test of a port, the original has
 were converted.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import FrameType
+from collections.abc import Sequence
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,16 +24,6 @@ from whichline.plain.reference import PlainCheckpoints, PlainRunner, PlainSuite,
 from whichline.plain.watching import Watching
 
 TEST = "the whole test"  # among the functions that the engine calls
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What the reference has computed in a test."""
-
-    steps: PlainCheckpoints
-
-    def compute_checkpoints(self, arguments: Mapping[str, Any]) -> PlainCheckpoints:
-        return self.steps
 
 
 def make_whole(suite: PlainSuite, test: str, deadline: Deadline, is_anew: bool) -> tuple[Runner, Test, bool]:
@@ -66,7 +55,8 @@ def make_whole(suite: PlainSuite, test: str, deadline: Deadline, is_anew: bool) 
 
     setattr(suite.functions.code.adapters, TEST, lambda run: run())
     case = Case(test, TEST, {}, None, {})
-    runner = PlainRunner(suite, {TEST: Computed(steps)}, suite.functions.code, deadline=deadline)  # type: ignore[arg-type]
+    reference = SimpleNamespace(compute_checkpoints=lambda arguments: steps)
+    runner = PlainRunner(suite, {TEST: reference}, suite.functions.code, deadline=deadline)  # type: ignore[arg-type]
     return runner, Test(test, check, ("", 0), stored=lambda: case), bool(steps.outputs)
 
 
