@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 
-import pexpect
 import pytest
 
 from staff.tools.student import FUNCTIONAL, LINEAR, Student
@@ -266,12 +265,11 @@ def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(studen
     terminal.sendline("c")
     terminal.shows("(Pdb)")
     terminal.sendline("c")
-    terminal.expect(pexpect.EOF)
+    terminal.end()
     said = str(terminal.before)
     assert "2 failed" in said
     assert "(Pdb)" not in said
     assert "No line of your code was found" not in said  # none was looked for: that would have stopped there again
-    terminal.close()
 
 
 @pytest.mark.parametrize(
@@ -293,8 +291,7 @@ def test_the_debugger_asks_in_the_students_frame(student: Student, old: str, new
     terminal.shows("run_scaled_dot_product_attention()", "attention_scores()", "(Pdb)")
     assert "whichline" not in str(terminal.before)
     terminal.sendline("q")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
+    terminal.end()
 
 
 def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
@@ -303,9 +300,8 @@ def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
     terminal.shows("(Pdb)")
     terminal.sendline("q")
     terminal.shows("Quitting debugger")
-    terminal.expect(pexpect.EOF)
+    terminal.end()
     assert "failed" not in str(terminal.before)
-    terminal.close()
 
 
 def test_a_wrong_answer_is_explained_beside_failing_tests_of_ones_own_that_are_shown_in_full(student: Student) -> None:

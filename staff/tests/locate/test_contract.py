@@ -178,7 +178,6 @@ BY_HAND = """class Turn(torch.autograd.Function):
     def backward(ctx, slope):
         return slope
 
-
 def run_softmax("""
 
 
@@ -285,7 +284,6 @@ def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
 
 PROJECTION = """\
 import torch
-
 
 def run_projection(x, weights, activation):
     scaled = x * weights["scale"]  #: the scaled input

@@ -141,19 +141,28 @@ def test_parameters_in_another_order(explain: Explain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("problem", "old", "new", "said"),
     [
-        ('"b q d, b k d -> b q k"', "`b q d` names 3 axes; the tensor has 4: (2, 3, 5, 11)."),
-        ('"... q d, k d -> ... q k"', "`k d` names 2 axes; the tensor has 3: (2, 7, 11)."),
-        ('"... q d, ... d k -> ... q k"', "`d` is 11 in `... q d`, (2, 5, 11), and 7 in `... d k`, (2, 7, 11)."),
+        (ATTENTION, EINSUM, '"b q d, b k d -> b q k"', "`b q d` names 3 axes; the tensor has 4: (2, 3, 5, 11)."),
+        (ATTENTION, EINSUM, '"... q d, k d -> ... q k"', "`k d` names 2 axes; the tensor has 3: (2, 7, 11)."),
         (
-            '"... q q, ... k d -> ... q k"',
+            *(ATTENTION, EINSUM, '"... q d, ... d k -> ... q k"'),
+            "`d` is 11 in `... q d`, (2, 5, 11), and 7 in `... d k`, (2, 7, 11).",
+        ),
+        (
+            *(ATTENTION, EINSUM, '"... q q, ... k d -> ... q k"'),
             "`... q q` names `q` twice: that asks for the diagonal of two axes of the same size.",
+        ),
+        (HEADS, SPLIT, '"b n (h d) -> b h n d", h=num_heads', "`b n (h d)` names 3 axes; the tensor has 2: (7, 24)."),
+        (
+            *(HEADS, SPLIT, '"... n (h d) -> ... h n d", h=5'),
+            "`... n (h d) -> ... h n d` does not fit the shape (7, 24): "
+            "shape mismatch, can't divide axis of length 24 in chunks of 5.",
         ),
     ],
 )
-def test_a_pattern_of_einsum(explain: Explain, pattern: str, said: str) -> None:
-    finding = explain(ATTENTION, (EINSUM, pattern))[0]
+def test_a_pattern_of_einops(explain: Explain, problem: str, old: str, new: str, said: str) -> None:
+    finding = explain(problem, (old, new))[0]
     assert said in finding.said
 
 
@@ -162,22 +171,6 @@ def test_a_pattern_of_torchs_einsum(explain: Explain) -> None:
     (finding,) = explain(ATTENTION, edit)
     assert "`bqd` names 3 axes; the tensor has 4: (2, 3, 5, 11)." in finding.said
     assert finding.said[-1] == "This raises in every call where `Q` does not have 3 axes, and in no other."
-
-
-@pytest.mark.parametrize(
-    ("pattern", "said"),
-    [
-        ('"b n (h d) -> b h n d", h=num_heads', "`b n (h d)` names 3 axes; the tensor has 2: (7, 24)."),
-        (
-            '"... n (h d) -> ... h n d", h=5',
-            "`... n (h d) -> ... h n d` does not fit the shape (7, 24): "
-            "shape mismatch, can't divide axis of length 24 in chunks of 5.",
-        ),
-    ],
-)
-def test_a_pattern_of_einops(explain: Explain, pattern: str, said: str) -> None:
-    finding = explain(HEADS, (SPLIT, pattern))[0]
-    assert said in str(finding.said)
 
 
 def test_a_gradient_that_raises_is_told_at_the_expression(explain: Explain) -> None:

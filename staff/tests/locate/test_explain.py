@@ -162,10 +162,8 @@ class ByHand(torch.autograd.Function):
             loss = (attend_by_blocks(*given, *ctx.others) * gradient).sum()
         return *torch.autograd.grad(loss, given), None, None
 
-
 def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
     return ByHand.apply(Q, K, V, mask, block_size)
-
 
 def attend_by_blocks(Q, K, V, mask, block_size):
 """
@@ -262,7 +260,6 @@ def test_nothing_that_the_students_code_prints_is_shown(find: Explain, capfd: py
 
 ADDS_INTO_A_GLOBAL = """\
 STATS = {"calls": 0}
-
 
 def scores_of(Q, K, mask):
     STATS["calls"] += 1

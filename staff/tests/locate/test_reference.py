@@ -17,7 +17,6 @@ ORDINARY = """\
 import torch
 from torch import Tensor
 
-
 # 2 Halves
 def run_ordinary(x: Tensor, blocks: int) -> Tensor:
     first = halve(x, 1)
@@ -43,11 +42,9 @@ def run_ordinary(x: Tensor, blocks: int) -> Tensor:
     flag = blocks > 1  #: whether there are more
     return total + 0 * both.sum() + 0 * sums.sum(), twice, 3 * twice
 
-
 def keep(x: Tensor) -> Tensor:
     halve(x, 4)  #: all
     return halve(x, 3)
-
 
 def halve(x: Tensor, times: int) -> Tensor:
     half = 1 / 2

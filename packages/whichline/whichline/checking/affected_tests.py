@@ -7,7 +7,7 @@ runs. It is less only if the code builds a name while it runs.
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -31,7 +31,8 @@ def take_fingerprints(root: Path, problems: Iterable[Problem]) -> dict[str, str]
     Comments and line numbers make no difference.
     """
     try:
-        files = [_parse(path.read_bytes()) for path in _list_files(root)]
+        paths = (*sorted((root / "tests").glob("test_*.py")), *list_own_code(root))
+        files = [_parse(path.read_bytes()) for path in paths]
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     giving: defaultdict[str, list[Part]] = defaultdict(list)
@@ -51,11 +52,6 @@ def take_fingerprints(root: Path, problems: Iterable[Problem]) -> dict[str, str]
             names += mentioned
         found[problem.id] = sha256("\n".join(sorted(part.reads for part in reached)).encode()).hexdigest()
     return found
-
-
-def _list_files(root: Path) -> Iterator[Path]:
-    yield from sorted((root / "tests").glob("test_*.py"))
-    yield from list_own_code(root)
 
 
 @lru_cache(1000)

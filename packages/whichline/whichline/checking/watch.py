@@ -41,7 +41,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool)
     """
     with ExitStack() as stack:
         board = WatchedBoard(root, chosen, console, Spares if spare else Forks)
-        stack.callback(board.close)
+        stack.callback(lambda: board.runner.close())  # it may be another one by then
         stack.enter_context(events(root, lambda: board.todo.put(board.look)))
         if sys.stdin.isatty():
             actions = {"h": board.hint, "n": board.next_problem, "a": board.all_problems, "q": None}
@@ -81,10 +81,6 @@ class WatchedBoard:
         self.current = Run(0, status=0)
         self.started = 0.0
         self.runner = self.new_runner()
-
-    def close(self) -> None:
-        """End the run and its processes."""
-        self.runner.close()
 
     def run(self, changed: Collection[Path] = ()) -> None:
         """Start a run of the problems in view; it replaces the current one.

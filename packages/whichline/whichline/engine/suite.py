@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -163,8 +163,10 @@ def load_suite(
     files = find_tests(folders, problems.values(), hidden_files)
     found: list[Test] = []
     for path in dict.fromkeys(files.values()):
-        names = {name for name, file in files.items() if file == path}
-        found += _list_tests(_import_module(path, calls), names, root, hidden_cases if path in hidden_files else None)
+        cases = hidden_cases if path in hidden_files else None
+        for name, call in vars(_import_module(path, calls)).items():
+            if files.get(name) == path and inspect.isfunction(call):
+                found += expand(name, call, root, cases)
     return Suite(root, problems, add_points(found, problems), calls, remote)
 
 
@@ -189,9 +191,11 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
             return [test]
         case str(pattern):
             fixtures = hidden_cases or root / "fixtures"
+            if not (stored := list_case_names(fixtures, pattern)):
+                raise SuiteError(f"no case matches {pattern} in {fixtures}")
             return [
                 replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=partial(load_case, fixtures, case))
-                for case in _list_matching(fixtures, pattern)
+                for case in stored
             ]
         case kinds:
             return [replace(test, name=f"{name}[{kind}]", drawn=drawn) for kind, drawn in kinds.items()]
@@ -278,18 +282,6 @@ def _name_lab(case: Case, test: Test) -> str:
     is_followed = test.stored and not test.hidden and test.problem and case.call in list_adapters(test.problem)
     is_followed = is_followed and not is_kept(test.problem, read_reference(test.problem))
     return name_command(f"debug --case {case.name}") if is_followed else ""
-
-
-def _list_matching(fixtures: Path, pattern: str) -> list[str]:
-    if names := list_case_names(fixtures, pattern):
-        return names
-    raise SuiteError(f"no case matches {pattern} in {fixtures}")
-
-
-def _list_tests(module: ModuleType, names: Collection[str], root: Path, hidden_cases: Path | None) -> Iterator[Test]:
-    for name, call in vars(module).items():
-        if name in names and inspect.isfunction(call):
-            yield from expand(name, call, root, hidden_cases)
 
 
 def _import_module(path: Path, calls: Calls) -> ModuleType:
