@@ -129,13 +129,11 @@ def test_a_state_is_shown_when_it_is_known(fork: Watched) -> None:
     """The second second of a run that takes three: nothing is wrong, and nothing is said to be."""
     student, terminal = fork
     slow = f"import time; time.sleep(0.6)\n        {RIGHT}"
-    student.replace(LINEAR, RIGHT, slow)
-    terminal.expect("linear +running")
-    terminal.shows("passed", "5/5", "h hint")
-    assert "failing" not in str(terminal.before)
-    assert "endless loop" not in str(terminal.before)
-    student.replace(LINEAR, slow, RIGHT)
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, LINEAR, RIGHT, slow):
+        terminal.expect("linear +running")
+        terminal.shows("passed", "5/5", "h hint")
+        assert "failing" not in str(terminal.before)
+        assert "endless loop" not in str(terminal.before)
 
 
 @each_way

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from staff.tests.locate.conftest import Explain
+from staff.tests.locate.conftest import Explain, marked
 from whichline.engine.finding import Finding
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -57,8 +57,7 @@ def write_in_style(style: str, heads: str = "qkv") -> list[tuple[str, str]]:
 
 def list_marks(found: list[Finding]) -> list[str]:
     """What is marked in each finding that has a place."""
-    marks = [(each.code[1], each.code[2]) for each in found if each.file]
-    return [code[mark.index("^") : len(mark)] for code, mark in marks]
+    return [marked(each) for each in found if each.file]
 
 
 def test_a_wrong_function_is_entered_by_the_tests_of_another_problem(find_alone: Explain) -> None:
