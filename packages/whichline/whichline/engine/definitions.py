@@ -155,7 +155,7 @@ class Definitions:
         imported = (vars(each) for each in [*sys.modules.values()] if getattr(each, "__file__", "") == file)
         return next((each.f_globals for each in called if each.f_code.co_filename == file), None) or next(imported, {})
 
-    def is_on_the_way(self, at: str) -> bool:
+    def is_among_calls(self, at: str) -> bool:
         """Tell whether a position is in a function that the error went through."""
         codes = {each.tb_frame.f_code for each in self._calls}
         lines = {self.place(code, line) for code in codes for _, _, line in code.co_lines() if line}

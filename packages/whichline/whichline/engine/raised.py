@@ -214,7 +214,7 @@ class Raised:
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
         keys = self._definitions.list_own(ast.Constant)
         given = {at: each.value for at, _, each in keys if str(each.value).partition(".")[0] == match[2]}
-        given = {at: value for at, value in given.items() if self._definitions.is_on_the_way(at)} or given
+        given = {at: value for at, value in given.items() if self._definitions.is_among_calls(at)} or given
         key = "".join(f", and {at} gives the key {value!r}" for at, value in given.items()) if len(given) == 1 else ""
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 

@@ -202,8 +202,8 @@ def count_skipped(trace: Trace, change: Options) -> tuple[int, bool]:
     """Count the checkpoints between a value and its replacement; also tell whether a name is only read there."""
     place, option = next(iter(change.items()))
     match, time = trace.match(place), find_other(trace, place, option)
-    reached = trace.steps[match.names[time]].order if match else 0
-    return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
+    step = trace.steps.get(match.names[time]) if match else None
+    return trace.steps[name_at(option, trace.steps, time)].order - (step.order if step else 0), place.is_read
 
 
 def list_upstream(trace: Trace, divergence: Expression, most: int = 40) -> list[Expression]:
