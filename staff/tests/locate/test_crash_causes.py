@@ -460,7 +460,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "an attribute that is None by default": (
-        (LINEAR, "`self.scale` is None since adapters.py:35, `scale`."),
+        (LINEAR, "`self.scale` is None: adapters.py:43 makes a `Layer` without `scale`."),
         (
             MAKES,
             LAYER.replace("d_out):", "d_out, scale=None):")
