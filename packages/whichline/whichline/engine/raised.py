@@ -170,7 +170,9 @@ class Raised:
 
     def explain_put(self, _: re.Match[str]) -> str:
         """Say where the tensor was made into which numbers of another dtype are written."""
-        target = getattr(self._node, "value", self._node)
+        if not isinstance(self._node, ast.Subscript):
+            return ""
+        target = self._node.value
         into = resolve(target, self._names)
         since = self._describe_origin(target) if isinstance(into, Tensor) else ""
         return f"`{ast.unparse(target)}` is {into.dtype}{since}".replace("torch.", "", 1) if since else ""

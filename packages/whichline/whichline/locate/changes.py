@@ -321,8 +321,8 @@ class Changes:
         for other in [*self.list_alike(name, node.lineno)][:MOST_NAMES] if name.isidentifier() else ():
             if other.isidentifier():
                 both = ast.Tuple([ast.Name(each, ast.Store()) for each in (name, other)], ast.Store())
-                value = _Exchange(name, other).visit(copy_whole(node.value))
-                yield ast.Assign([both], ast.Tuple([node.value, value], ast.Load()))
+                values: list[ast.expr] = [node.value, _Exchange(name, other).visit(copy_whole(node.value))]  # type: ignore[list-item]
+                yield ast.Assign([both], ast.Tuple(values, ast.Load()))
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED
