@@ -125,10 +125,8 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
     What a right function returns may be no checkpoint, if its arguments are wrong: then any checkpoint may follow.
     """
     if not (here := find_what_is(trace, operand)):
-        match = trace.match(operand)
-        is_returned = (
-            match and match.names[0] in trace.known.values.keys() - trace.steps.keys() - trace.known.given.keys()
-        )
+        match, known = trace.match(operand), trace.known
+        is_returned = match and match.names[0] in known.values.keys() - trace.steps.keys() - known.given.keys()
         return list_options(trace, operand)[:most] if is_returned else []
     kinds = set(find_counterparts().findall(here.names[0]))
     as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))

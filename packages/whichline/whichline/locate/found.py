@@ -72,7 +72,7 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return behind
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
-    is_first = 0 < len(operands) == len(known) and are_earlier and not trace.inside.get(place)
+    is_first = 0 < len(operands) == len(known) and are_earlier
     return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
 
 
