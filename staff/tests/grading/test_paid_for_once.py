@@ -18,7 +18,11 @@ EARLY = {
         FUNCTIONAL,
         "scaled_dot_product_attention = run_scaled_dot_product_attention",
     ),
-    "run_linear": ("linear", LINEAR, "Linear.forward = lambda s, x: run_linear(*s.weight.T.shape, s.weight, x)"),
+    "run_linear": (
+        "linear",
+        LINEAR,
+        "Linear.forward = lambda self, x: run_linear(*self.weight.T.shape, self.weight, x)",
+    ),
     "run_rope": (
         "rope",
         ROPE,
