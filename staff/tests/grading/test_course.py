@@ -54,7 +54,7 @@ def edit(tree: Path, file: str, old: str, new: str) -> int:
     return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
 
 
-# What stood there, what stands there now, and what is said.
+# The old text, the new one, and the complaint.
 IN_ASSIGNMENT = [
     ("points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
     ("points = 2", "points = 'two'", "problem.points is 'two', expected a number"),

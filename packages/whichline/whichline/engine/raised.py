@@ -221,11 +221,8 @@ class Raised:
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 
     def explain_hidden(self, match: re.Match[str]) -> str:
-        """Say which layers a module does not know, since they are in a plain list; or which buffer it asks for."""
+        """Say which layers a module does not know, since they are in a plain list or dictionary."""
         module = self._find_module(match[1])
-        missing = re.search(r"Missing key\(s\) in state_dict: \"([\w.]+)\"", self._text)
-        if module is not None and missing and missing[1] in dict(module.named_buffers()):
-            return self._describe_buffer(missing[1].rpartition(".")[2])
         for name, value in vars(module).items() if module is not None else ():
             inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
             if inner and not name.startswith("_") and all(isinstance(each, nn.Module) for each in inner):
@@ -235,8 +232,11 @@ class Raised:
                 return f"`self.{name}` is a plain {kind}{where}: without {home} its layers are not part of `{match[1]}`"
         return ""
 
-    def _describe_buffer(self, name: str) -> str:
+    def explain_buffer(self, match: re.Match[str]) -> str:
         """Say which line makes a buffer part of the state dict."""
+        module, name = self._find_module(match[1]), match[2].rpartition(".")[2]
+        if module is None or match[2] not in dict(module.named_buffers()):
+            return ""
         calls = [(at, each) for at, _, each in self._definitions.list_own(ast.Call) if each.args]
         calls = [(at, each) for at, each in calls if _name(each.func) == "register_buffer"]
         made = [at for at, each in calls if getattr(each.args[0], "value", "") == name]
@@ -299,6 +299,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),
     (r"^TypeError: (?:.*\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'", Raised.explain_keyword),
     (r"^RecursionError", Raised.explain_recursion),
+    (r"(?s)loading state_dict for (\w+):.*?Missing key\(s\) in state_dict: \"([\w.]+)\"", Raised.explain_buffer),
     (r"loading state_dict for (\w+)", Raised.explain_hidden),
     (r"submodule `([\w.]+)`: ([\[{])", Raised.explain_submodule),
     (r"^AttributeError: (\w+) has no attribute `(\w+)`", Raised.explain_member),

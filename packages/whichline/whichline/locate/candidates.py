@@ -122,7 +122,7 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
     """List the checkpoints after that of a right operand, in the same layout; those with the same words come first.
 
-    What a right function returns may be no checkpoint, if its arguments are wrong: then any checkpoint may follow.
+    A right function with wrong arguments may return what is no checkpoint; any checkpoint may follow that.
     """
     if not (here := find_what_is(trace, operand)):
         match, known = trace.match(operand), trace.known

@@ -4,14 +4,12 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
-from whichline.engine.names import find_function
+from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
@@ -222,8 +220,5 @@ def _describe_unpassed(found: Found, observed: Observed) -> str:
 
 def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple[str, str]:
     """Find the file and name of the function that a call reaches by a global name; ("", "") if it is none."""
-    value: Any = SimpleNamespace(**observed.find_namespace(place.file))
-    for name in ast.unparse(call.func).split("."):
-        value = getattr(value, name, None)
-    function = find_function(value)
+    function = find_function(resolve(call.func, observed.find_namespace(place.file)))
     return (function.__code__.co_filename, function.__qualname__) if function else ("", "")

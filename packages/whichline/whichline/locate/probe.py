@@ -104,7 +104,7 @@ class Recorder:
     put: dict[Expression, Callable[[int, Any], Any]] = field(default_factory=dict)
     noting: bool = True  # whether values are recorded
     limit: int = 1_000_000  # events after which a run ends, since a replacement may cause an endless loop
-    deadline: Deadline = field(default_factory=Deadline)  # at which a run ends: a replacement may be a huge size
+    deadline: Deadline | None = None  # at which a run ends, since a replacement may be a huge size
     watch: Callable[[Expression], None] | None = None  # called with every expression
     # called with the frame and the arguments when a function begins; returns whether `answer` replaces the call
     enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
@@ -143,7 +143,7 @@ class Recorder:
     def look(self, place: Expression, value: Any) -> Any:
         """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
-        if self.looks > self.limit or self.deadline.is_past:
+        if self.looks > self.limit or (self.deadline and self.deadline.is_past):
             raise TooLongError
         if place not in self.put and (self.is_over or not (self.noting or self.watch)):
             return value

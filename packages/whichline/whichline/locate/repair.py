@@ -98,29 +98,34 @@ def find_repair(
     parameters = _list_parameters(runner.observed)
     functions = _list_functions(runner.observed, trace, near)
     for file, name, lines in sorted(functions, key=lambda function: runner.is_connecting(function[0])):
-        tree = read_tree(file)
-        mutable = Mutable(tree, name)
-        made = _list_constructed(tree, name)
-        function, names = Function(runner, file, mutable), _Names(trace, file, mutable, made)
-        changes = Changes(
-            names.list_alike,
-            parameters,
-            _list_imported(tree),
-            names.is_counted,
-            partial(names.list_of_kind, lambda kind: kind is float),
-            partial(names.list_of_kind, _is_mask),
-            names.kinds.keys(),
-            made.keys() - _list_read(tree, name),
-            _group_calls(tree),
-        )
-        mutants = [*mutable.list_mutants(changes), *mutable.list_exchanges()]
-        mutants = [each for each in mutants if each.line in names.lines and (only is None or each.line in only)]
+        mutable = Mutable(read_tree(file), name)
+        function, mutants = Function(runner, file, mutable), _list_mutants(trace, file, mutable, parameters)
+        mutants = [each for each in mutants if only is None or each.line in only]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
             if runner.is_late or runner.mutant_runs >= most:
                 return None
             if function.passes(mutant, tests):
                 return Repair(function, mutant)
     return None
+
+
+def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:
+    """List the mutants of a function that change what ran in a test."""
+    tree, name = read_tree(file), mutable.name
+    made = _list_constructed(tree, name)
+    names = _Names(trace, file, mutable, made)
+    changes = Changes(
+        names.list_alike,
+        parameters,
+        _list_imported(tree),
+        names.is_counted,
+        partial(names.list_of_kind, lambda kind: kind is float),
+        partial(names.list_of_kind, _is_mask),
+        names.kinds.keys(),
+        made.keys() - _list_read(tree, name),
+        _group_calls(tree),
+    )
+    return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]
 
 
 def _rank(lines: Sequence[int], mutant: Mutant) -> tuple[int, int]:
@@ -159,9 +164,10 @@ class Function:
 
         Nor do they if they then run far fewer lines: such a mutant only avoids the wrong code.
         """
-        code, own = self.mutable.compile(mutant, self.file), self.mutable.compile_plainly(self.file)
+        code = self.mutable.compile(mutant, self.file)
         if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
             return False
+        own = self.mutable.compile_plainly(self.file)
         return own is None or self._count_lines(code, tests) >= LEAST * self._count_lines(own, tests)
 
     def _count_lines(self, code: CodeType, tests: Sequence[Test]) -> int:
