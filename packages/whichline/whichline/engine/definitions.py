@@ -100,6 +100,21 @@ class Definitions:
         (function, set_) = found[0]
         return Origin(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
 
+    def describe_uncalled(self, owner: Any, name: str) -> str:
+        """Say which constructor sets an attribute and is not called by that of a subclass; else ""."""
+        inits = [each for kind in type(owner).__mro__ if (each := find_function(vars(kind).get("__init__")))]
+        own = inits[0] if inits else None
+        definition = find_definition(own.__code__) if own else None
+        sets = [(each, at.line) for each in inits[1:] for at in list_assigned(each.__code__, f"self.{name}")]
+        if not own or not definition or not sets or not is_own_file(own.__code__.co_filename, self._root):
+            return ""
+        if any("__init__" in ast.unparse(each.func) for each in ast.walk(definition) if isinstance(each, ast.Call)):
+            return ""
+        where = self.place(own.__code__, definition.body[0].lineno)
+        ((base, line), *_) = sets
+        its = f"{self.place(base.__code__, line)} sets it, in `{base.__qualname__}`"
+        return f"{its}; `{own.__qualname__}`, which begins in {where}, does not call that"
+
     def describe_left_out(self, made: Origin) -> str:
         """Say which call makes an object without the argument that a line of its constructor keeps; else ""."""
         owner, its, name = made.names.get("self"), made.code, getattr(made.value, "id", "")

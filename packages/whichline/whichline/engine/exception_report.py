@@ -194,6 +194,8 @@ class ExceptionReport:
         what = f"`{getattr(owner, '__name__', type(owner).__name__)}` has no `{name}`"
         if line := self._definitions.find_unkept(owner, name):
             return [f"{what}: `__init__` computes `{name}` in {line}, and does not keep it on `self`"]
+        if said := self._definitions.describe_uncalled(owner, name):
+            return [what, said]
         if isinstance(owner, Tensor) and name in NUMPY:
             return [f"{what}, which arrays of NumPy have; a tensor has `{NUMPY[name]}`"]
         if isinstance(owner, nn.Module) and "_parameters" not in vars(owner):

@@ -50,8 +50,10 @@ OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1]
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
+OPERANDS = ("args", "left", "right")  # fields of what is computed with; only a backward pass gets factors there
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
+MOST_COUNTS = 16  # names that replace one by which a number is divided
 MOST_FACTORS = 6  # names of fractions by which a value is multiplied or divided
 
 # The words for a change, after "With"; they do not say what would be right.
@@ -67,6 +69,7 @@ NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
+BOTH = "another operator and another name here"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
@@ -90,6 +93,8 @@ class Changes:
     names: Collection[str]  # what may be passed for a parameter of this name
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
+    unread: Collection[str]  # parameters that the function does not read
+    list_factors: Callable[[int], Sequence[str]]  # gives the names of what a backward pass may multiply by
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -134,6 +139,9 @@ class Changes:
         is_value = isinstance(above, ast.stmt) and field == "value"
         if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
             yield from ((node, each, FACTOR) for each in self._list_products(node))
+        if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_value or field in OPERANDS):
+            factors = (ast.parse(name, mode="eval").body for name in self.list_factors(node.lineno)[:MOST_FACTORS])
+            yield from ((node, ast.BinOp(node, ast.Mult(), each), FACTOR) for each in factors)
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
@@ -171,9 +179,9 @@ class Changes:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             yield from ((node, name, NAME) for name in self._list_names(node))
 
-    def _list_names(self, node: ast.expr) -> list[ast.expr]:
+    def _list_names(self, node: ast.expr, most: int = MOST_NAMES) -> list[ast.expr]:
         """List the names that may take the place of a name or a number."""
-        names = [*self.list_alike(ast.unparse(node), node.lineno)][:MOST_NAMES]
+        names = [*self.list_alike(ast.unparse(node), node.lineno)][:most]
         return [ast.parse(name, mode="eval").body for name in names]
 
     def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
@@ -192,6 +200,10 @@ class Changes:
     def _of_binop(self, node: ast.BinOp, _: Slot) -> Iterator[Change]:
         left, op, right = node.left, node.op, node.right
         yield from ((node, ast.BinOp(left, each(), right), OPERATOR) for each in OPERATORS.get(type(op), ()))  # type: ignore[arg-type]
+        if isinstance(op, ast.FloorDiv | ast.Mod) and isinstance(right, NAMED):
+            other = OPERATORS[type(op)][0]()
+            names = (each for each in self._list_names(right, MOST_COUNTS) if isinstance(each, ast.Name))
+            yield from ((node, ast.BinOp(left, other, name), BOTH) for name in names)  # type: ignore[arg-type]
         if isinstance(op, ORDERED):
             yield node, ast.BinOp(right, op, left), SIDES
         if isinstance(op, ast.BitAnd | ast.BitOr):
@@ -261,8 +273,9 @@ class Changes:
             by_names = order_by_names(arguments, self.parameters.get(name, ()))
             orders = [*by_names, *list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
-        for each in self.parameters.get(name, ())[len(arguments) :]:
-            if each in self.names and each not in [its.arg for its in keywords]:
+        missing = [each for each in self.parameters.get(name, ())[len(arguments) :] if each in self.names]
+        for each in dict.fromkeys((*missing, *self.unread)):
+            if each not in [its.arg for its in keywords]:
                 yield node, ast.Call(func, arguments, [*keywords, ast.keyword(each, ast.Name(each, ast.Load()))]), MORE
         for other in self.calls.get(ast.unparse(func), ()):
             for number, (own, its) in enumerate(zip(arguments, other.args, strict=False)):

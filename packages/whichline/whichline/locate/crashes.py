@@ -24,7 +24,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.engine.syntax import list_assigned
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
-from whichline.locate.origins import describe_changes, describe_origins, describe_partial
+from whichline.locate.origins import describe_changes, describe_index, describe_origins, describe_partial
 from whichline.locate.repair import Line, describe_repair, list_lines
 from whichline.locate.run import Runner
 from whichline.locate.source_location import count_failing, name_file
@@ -233,7 +233,7 @@ def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
         return []
     changes = describe_changes(runner, crash.tests[0], crash.report.text) if crash.has_returned else []
     origins = describe_origins(runner, crash.tests[0], crash.report)
-    return [*describe_partial(crash.report, runner), *origins, *changes]
+    return [*describe_partial(crash.report, runner), *describe_index(crash.report), *origins, *changes]
 
 
 def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:

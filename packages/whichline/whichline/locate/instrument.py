@@ -89,7 +89,7 @@ class _Instrument(ast.NodeTransformer):
         self.scope += [node.name] if not self.functions else ["<locals>", node.name]
         self.file.definitions[".".join(self.scope)] = copy.copy(node)
         self.functions += 1
-        outer, self.parameters = self.parameters, tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
+        outer, self.parameters = self.parameters, _list_parameters(node.args)
         begins = int(ast.get_docstring(node, clean=False) is not None)
         node.body = [*node.body[:begins], self._enter(node), *self._block(node.body[begins:])]
         self.parameters = outer
@@ -116,9 +116,11 @@ class _Instrument(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         new = copy.copy(node)
+        outer, self.parameters = self.parameters, _list_parameters(node.args)
         self.functions += 1
         new.body = self.visit(node.body)
         self.functions -= 1
+        self.parameters = outer
         return new
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
@@ -229,7 +231,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
         if not self.functions:
-            return node
+            return self._visit_lambda(node)
         new = copy.copy(node)
         new.value, new.targets = self.visit(node.value), [*map(copy_whole, node.targets)]
         for target in new.targets:
@@ -239,10 +241,22 @@ class _Instrument(ast.NodeTransformer):
         names = [each for elements in unpacked for each in elements if isinstance(each, ast.Name)]
         return [new, *(self._look_again(name) for name in names)]
 
+    def _visit_lambda(self, node: ast.Assign) -> ast.Assign:
+        """Treat a lambda that a name is given outside functions as a function of that name."""
+        if isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name):
+            self.scope.append(node.targets[0].id)
+            node.value = self.visit(node.value)
+            self.scope.pop()
+        return node
+
     def _look_again(self, name: ast.Name) -> ast.stmt:
         """Add a probe for a value that was unpacked into a name: `*_, length, width = x.shape`."""
         look = ast.Assign([ast.Name(name.id, WRITE)], self._probe(name, ast.Name(name.id, READ)))
         return _locate(name, look)[0]
+
+
+def _list_parameters(arguments: ast.arguments) -> tuple[str, ...]:
+    return tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args))
 
 
 def _find_base(node: ast.Attribute | ast.Subscript) -> ast.expr:

@@ -16,6 +16,7 @@ from whichline.locate.changes import (
     NOTHING,
     NUMBER,
     ONE_MORE,
+    OPERANDS,
     SIGN,
     TOO,
     Change,
@@ -51,6 +52,8 @@ class Mutant:
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
+        if self.words == FACTOR and self.slot[1] in OPERANDS:  # in a backward pass
+            return 0
         return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE, TOO) else int(is_late)
 
 
@@ -73,7 +76,7 @@ class Mutable:
         body: list[ast.stmt] = tree.body
         for each in classes:
             body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == each), [])
-        found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
+        found = [node for node in map(_as_function, body) if isinstance(node, ast.FunctionDef) and node.name == last]
         nothing = ast.FunctionDef(last, ast.arguments([], [], None, [], [], None, []), [ast.Pass()], [])
         function = copy_whole(found[-1]) if found else nothing
         function.decorator_list = []
@@ -87,6 +90,11 @@ class Mutable:
         self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self._read = count_read(function)
         self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))
+
+    @property
+    def unread(self) -> set[str]:
+        """The parameters that it does not read."""
+        return {each for each in self._parameters - self._read.keys() if not each.startswith("_")} - {"self", "cls"}
 
     def list_mutants(self, changes: ListsChanges) -> list[Mutant]:
         """List the function with each of the changes."""
@@ -162,6 +170,14 @@ def _set(slot: Slot, new: ast.AST) -> None:
         setattr(above, name, new)
     else:
         getattr(above, name)[number] = new
+
+
+def _as_function(node: ast.stmt) -> ast.stmt:
+    """Write `f = lambda x: y` as the function that it is."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name):
+        end = ast.copy_location(ast.Return(node.value.body), node.value)
+        return ast.copy_location(ast.FunctionDef(node.targets[0].id, node.value.args, [end], []), node)
+    return node
 
 
 class _Counted(ast.NodeTransformer):

@@ -1,6 +1,7 @@
 """Finding the line that gave the operands of a raising expression their shape or dtype."""
 
 import ast
+import linecache
 import re
 from functools import partial
 from itertools import pairwise
@@ -14,25 +15,30 @@ from whichline.engine.exception_report import ExceptionReport
 from whichline.engine.messages import OF_DTYPES, SIZES
 from whichline.engine.names import get_names, resolve
 from whichline.engine.suite import Test
+from whichline.engine.syntax import list_assigned
 from whichline.locate.named import span_of
 from whichline.locate.probe import Expression
 from whichline.locate.run import Runner
 from whichline.locate.source_location import name_file
+from whichline.locate.times import Event
 from whichline.locate.trace import Trace
 
 MOST = 2  # tensors whose origin is reported
 WIDTH = 60  # of an expression in a sentence
 LYING = "view size is not compatible"
+OF_MASKS = re.compile("condition to be a boolean|only supports boolean masks")  # the first argument
 
 
 def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[str]:
     """Say which earlier lines gave the tensors in the raising line their shape or dtype."""
     kind = "dtype" if OF_DTYPES.search(report.text) else ""
     kind = kind or (LYING if LYING in report.text else "shape" if re.search(SIZES, report.text) else "")
-    if not kind or not report.node or not report.calls:
+    if check := _find_check(report):
+        kind = next((each for each in ("dtype", "shape") if each in ast.unparse(check)), "")
+    if not kind or not (check or report.node) or not report.calls:
         return []
     trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
-    node = report.node.slice if isinstance(report.node, ast.Subscript) and "indices" in report.text else report.node
+    node = check or _narrow(report.node, report.text)
     spans = {span_of(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)}
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
@@ -51,6 +57,39 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
         sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(sentences)][:MOST]
+
+
+def _narrow(node: ast.AST | None, message: str) -> ast.AST:
+    """Find the part of an expression that a message is about: an index, or a condition."""
+    if isinstance(node, ast.Subscript) and "indices" in message:
+        return node.slice
+    if isinstance(node, ast.Call) and node.args and OF_MASKS.search(message):
+        return node.args[0]
+    return node or ast.Pass()
+
+
+def _find_check(report: ExceptionReport) -> ast.expr | None:
+    """Find the condition under which a line of the student's own raises."""
+    for each in Source.executing(report.calls[-1]).statements if report.calls else ():
+        check = getattr(each, "parent", None)  # executing has put it there
+        if isinstance(each, ast.Raise) and isinstance(check, ast.If) and each in check.body:
+            return check.test
+    return None
+
+
+def describe_index(report: ExceptionReport) -> list[str]:
+    """Say which line gives a name the number that is no index."""
+    wrong = re.search(r"index (-?\d+) is out of bounds", report.text)
+    if not wrong or not isinstance(report.node, ast.Subscript):
+        return []
+    frame = report.calls[-1].tb_frame
+    names = {each.id for each in ast.walk(report.node.slice) if isinstance(each, ast.Name)}
+    found = [each for each in sorted(names) if frame.f_locals.get(each) == int(wrong[1])]
+    lines = [each.line for each in list_assigned(frame.f_code, found[0])] if len(found) == 1 else []
+    if len(lines) != 1:
+        return []
+    text = linecache.getline(frame.f_code.co_filename, lines[0]).strip().rstrip(":")
+    return [f"`{found[0]}` is {wrong[1]} since line {lines[0]}, `{text}`."]
 
 
 def describe_partial(report: ExceptionReport, runner: Runner) -> list[str]:
@@ -122,36 +161,43 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
         return None
     wanted = _read(value, kind)
     number = {each: i for i, each in enumerate(trace.places)}
-    made, todo, is_indexed = None, {trace.find_origin(place, -1)}, False
+    made, todo, is_indexed = None, {_find_origin(trace, (place, len(trace.objects[place]) - 1))}, False
     while todo:
-        last = max(todo, key=number.__getitem__)
-        if isinstance(last.node, ast.Name):
-            came_in = any(x is trace.objects[last][0] for x in trace.given.values())
+        last = max(todo, key=lambda event: number[event[0]])
+        if isinstance(last[0].node, ast.Name):
+            came_in = any(x is trace.objects[last[0]][last[1]] for x in trace.given.values())
             return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
-        made = last if len(todo) == 1 else made
-        operands = [*trace.list_operands(last), *(_list_shaped(trace, last) if kind == "shape" else ())]
-        alike = [each for each in operands if wanted in (_read(x, kind) for x in trace.objects[each])]
-        if kind == "shape" and not alike and (indices := _list_indices(trace, last, value.shape)):
-            alike, wanted, is_indexed = indices, _read(trace.objects[indices[0]][-1], kind), True
-        before = {each for each in map(trace.find_origin, alike) if number[each] < number[last]}
+        made = last[0] if len(todo) == 1 else made
+        operands = [*trace.operand_times[last], *(_list_shaped(trace, last[0]) if kind == "shape" else ())]
+        alike = [(each, time) for each, time in operands if wanted == _read(trace.objects[each][time], kind)]
+        if kind == "shape" and not alike and (indices := _list_indices(trace, last[0], value.shape)):
+            alike, wanted, is_indexed = indices, _read(trace.objects[indices[0][0]][-1], kind), True
+        before = {each for each in map(partial(_find_origin, trace), alike) if number[each[0]] < number[last[0]]}
         if not before:
             break
         todo = todo - {last} | before
     return None if made is place else made
 
 
-def _list_shaped(trace: Trace, place: Expression) -> list[Expression]:
+def _find_origin(trace: Trace, event: Event) -> Event:
+    """Find the event that computed the value of another one."""
+    value, origin = trace.objects[event[0]][event[1]], trace.find_origin(*event)
+    return origin, next((time for time, x in enumerate(trace.objects[origin]) if x is value), 0)
+
+
+def _list_shaped(trace: Trace, place: Expression) -> list[Event]:
     """List the tensors whose shape an expression reads: `x` in `torch.zeros(x.shape)`."""
     inside = ast.walk(place.node)
     read = {id(each.value) for each in inside if isinstance(each, ast.Attribute) and each.attr == "shape"}
-    return [each for each in trace.places if id(each.node) in read]
+    return [(each, len(trace.objects[each]) - 1) for each in trace.places if id(each.node) in read]
 
 
-def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Expression]:
+def _list_indices(trace: Trace, place: Expression, shape: torch.Size) -> list[Event]:
     """List the tensor that indexes another one, if the shape of the result begins with its shape."""
     operands = trace.list_operands(place) if isinstance(place.node, ast.Subscript) else []
     tensors = [(each, x) for each in operands if isinstance(x := trace.objects[each][-1], Tensor)]
-    return [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
+    found = [each for each, x in tensors if not x.is_floating_point() and x.ndim > 1 and x.shape == shape[: x.ndim]]
+    return [(each, len(trace.objects[each]) - 1) for each in found]
 
 
 def _read(x: object, kind: str | int) -> object:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.changes import Changes
+from whichline.locate.changes import Changes, count_read
 from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
@@ -124,6 +124,8 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
         names.kinds.keys(),
         made.keys() - _list_read(tree, name),
         _group_calls(tree),
+        mutable.unread,
+        partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
     )
     return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]
 
@@ -210,7 +212,7 @@ class Function:
             whole = observed.files[self.file].code
             code = find_code(whole, self.mutable.name) if whole else None
             named = _find_function(observed.find_namespace(self.file), self.mutable.name)
-            if named and named.__code__ is code:
+            if named and code in (named.__code__, None):  # the code of a lambda has no name
                 self._functions = [named]
             else:  # a decorator hides it
                 users = gc.get_referrers(code) if code else ()
@@ -275,7 +277,7 @@ class _Names:
                 self._at.setdefault(name, []).append(node.lineno)
         given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
         self.kinds = {each: _describe_kind(x) for each, x in given.items()} | self.kinds
-        self._made = made
+        self._made, self._read = made, count_read(mutable.function)
         self._add_keys(trace, mutable)
 
     def _add_keys(self, trace: Trace, mutable: Mutable) -> None:
@@ -307,7 +309,13 @@ class _Names:
         return self._sort([name for name, kind in self.kinds.items() if is_it(kind)], line)
 
     def _sort(self, names: Iterable[str], line: int) -> list[str]:
-        return sorted(names, key=lambda each: min((abs(at - line) for at in self._at.get(each, ())), default=line))
+        """Sort names by their distance from a line, after those that nothing reads."""
+
+        def rank(name: str) -> tuple[bool, int]:
+            is_read = name in self._read or not name.isidentifier()
+            return is_read, min((abs(at - line) for at in self._at.get(name, ())), default=line)
+
+        return sorted(names, key=rank)
 
 
 def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:
@@ -347,6 +355,11 @@ def _is_like(kind: Any, other: Any) -> bool:
 
 def _is_mask(kind: Any) -> bool:
     return isinstance(kind, tuple) and kind[2] is torch.bool
+
+
+def _is_factor(kind: Any) -> bool:
+    """Tell whether a kind is that of a fraction, or of a tensor of fractions."""
+    return kind is float or (isinstance(kind, tuple) and kind[2].is_floating_point)
 
 
 def _describe_kind(x: Any) -> Any:

@@ -88,9 +88,11 @@ def _find_random(experiment: Experiment, test: Test) -> Finding | None:
     place = _find_source(experiment, one, other, lambda: _seed(experiment.runner, 1))
     if place is None:
         return None
+    place = _find_maker(one, other, place)
     off = float((other.came.detach() - one.came.detach()).abs().max())
     said = f"This is random: with another seed the answer differs by up to {off:.2g}."
-    question = DRAWN if isinstance(place.node, ast.Call) else RANDOM
+    is_layer = isinstance(other.objects[place][0], nn.Module)
+    question = DRAWN if isinstance(place.node, ast.Call) and not is_layer else RANDOM
     return describe_breach(experiment, [place], "random", [said], question, section=get_section(one))
 
 
@@ -130,6 +132,18 @@ def _find_source(
         if places and is_equal(then.came, one.came):
             return places[0]
     return None
+
+
+def _find_maker(one: Trace, other: Trace, place: Expression) -> Expression:
+    """Find the call that makes the layer whose parameter an expression reads, where nothing sets that parameter."""
+    both = zip(other.objects[place], one.values[place], other.values[place], strict=False)
+    random = [x for x, before, after in both if not is_equal(before, after)]
+    for each in other.places:
+        made = other.objects[each][0]
+        own = made.parameters(recurse=False) if isinstance(made, nn.Module) else ()
+        if any(x is parameter for parameter in own for x in random):
+            return each
+    return place
 
 
 def _has_same_values(one: Trace, other: Trace, place: Expression) -> bool:

@@ -219,7 +219,8 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
-            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
+            is_made = not isinstance(place.node, ast.Name | ast.Subscript) and not self._is_size(place)
+            if self.match(place) and is_made and place not in self.put:
                 todo = self.list_operands(place)
                 while todo:
                     inner = todo.pop()
@@ -238,12 +239,15 @@ class Trace:
         return bool(times) and all(self._was_right(place, time) for time in times)
 
     @cached_property
-    def _operand_times(self) -> dict[Event, list[Event]]:
+    def operand_times(self) -> dict[Event, list[Event]]:
         return list_operand_times(self.order, self.list_operands)
 
     @cached_property
     def _used(self) -> set[Event | int]:
-        return list_used(self._operand_times, self.values, self._is_found, self.put)
+        def is_known(place: Expression, time: int) -> bool:
+            return self._is_found(place, time) and not self._is_size(place)
+
+        return list_used(self.operand_times, self.values, is_known, self.put)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
@@ -284,6 +288,10 @@ class Trace:
     @cached_property
     def _numbers(self) -> set[Expression]:
         return {place for place, values in self.values.items() if all(isinstance(x, int | float) for x in values)}
+
+    def _is_size(self, place: Expression) -> bool:
+        """Tell whether an expression is a size of a tensor, whose numbers may be wrong: `x.ndim`, `len(x)`."""
+        return self.is_number(place) and (isinstance(place.node, ast.Attribute) or bool(SIZES.search(place.called)))
 
     @cached_property
     def wrappers(self) -> set[tuple[str, str]]:
@@ -392,7 +400,7 @@ class Trace:
         operands = [each for each in operands if not (may_count and self._is_counted(each))]
         inside = [each for each in self.list_inside(place) if not self.is_number(each)] if looks_inside else []
         inside = [each for each in inside if (each.file, each.function) not in self.wrappers]
-        times = self._operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
+        times = self.operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
         return all(
             all(self.is_right_at(*each) for each in times if each[0] is operand)
             or (allows_unknown and self.has_right_operands(self.find_origin(operand)))
