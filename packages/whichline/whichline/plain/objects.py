@@ -78,7 +78,7 @@ class Past:
         """Make the same call of another object."""
         parts = {name: _as_leaf(x) for name, x in self.parts.items()}
         forms = parts[FORM]
-        _set_state(value, made, forms[SELF]["state"], parts)
+        _set_state(value, made, forms[SELF], parts)
         others = {name: put_together(form, parts, is_reference) for name, form in forms.items() if name != SELF}
         signature = inspect.signature(getattr(made.kind.made, self.method))
         bound = inspect.BoundArguments(signature, {SELF: value, **others})  # type: ignore[arg-type]  (any dict)
@@ -107,12 +107,13 @@ class Construction:
     def take_apart(self, value: Any, name: str, parts: Parts) -> "Life":
         """Take an object's history and its present state apart."""
         parts |= self.parts
+        tensors = self.list_tensors(value)
         state = {
             key: take_apart(x, f"{name}.{key}", parts)
-            for key, x in {**self.list_settings(value), **self.list_tensors(value)}.items()
+            for key, x in {**self.list_settings(value), **tensors}.items()
             if key not in self.computed or not is_equal(x, self.computed[key])
         }
-        life = Life(kind=self.kind, given=self.form, calls=tuple(self.calls), state=state)
+        life = Life(kind=self.kind, given=self.form, calls=tuple(self.calls), state=state, tensors=tuple(tensors))
         life.made = self
         return life
 
@@ -166,7 +167,7 @@ class Life(Built):
                 value = self._make(parts, is_reference)
             if live:
                 live.twin = value, len(calls) + 1  # counts the call about to be made
-            _set_state(value, find_construction(value), self["state"], parts)
+            _set_state(value, find_construction(value), self, parts)
         return value
 
     def _make(self, parts: Parts, is_reference: bool) -> Any:
@@ -256,11 +257,13 @@ def _as_leaf(x: Any) -> Any:
     return x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
 
 
-def _set_state(value: Any, made: Construction, state: Mapping[str, Slot], parts: Parts) -> None:
-    """Give an object a recorded state."""
+def _set_state(value: Any, made: Construction, life: Mapping[str, Any], parts: Parts) -> None:
+    """Give an object the state that is recorded in a life."""
+    state: Mapping[str, Slot] = life["state"]
     wanted = {key: parts[slot.name] for key, slot in state.items()}
     if made.names is not None:
-        made.names = _match_names(made, value, {key: x for key, x in wanted.items() if isinstance(x, Tensor)})
+        ours = {key: x for key, x in wanted.items() if isinstance(x, Tensor)}
+        made.names = _match_names(made, value, ours, life["tensors"])
     tensors = made.list_tensors(value)
     for key, x in wanted.items():
         if key in tensors and isinstance(x, Tensor):
@@ -292,15 +295,22 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
         tensor.grad = None if gradient is None else gradient.clone()
 
 
-def _match_names(made: Construction, twin: Any, ours: Parts) -> dict[str, str]:
-    """Match the parameters of a twin with those of the object, by name, or else by shape, in order.
+def _match_names(made: Construction, twin: Any, ours: Parts, tensors: Sequence[str]) -> dict[str, str]:
+    """Match the tensors of a twin with those of the object, by name; parameters else by shape, in order.
+
+    Args:
+        made: how the twin was made.
+        twin: an object of the reference.
+        ours: what the object's calls, or other code, changed in it.
+        tensors: the names of all its tensors.
 
     Raises:
         UnlikeError: a parameter of one has no counterpart in the other.
     """
     own = dict(_list_own(twin))
     given = set(made.list_tensors(twin)) - set(made.names or ())
-    names = {key: theirs for key in ours if key not in given and (theirs := made.kind.names.rename(key)) in own}
+    renamed = {key: made.kind.names.rename(key) for key in dict.fromkeys((*ours, *tensors)) if key not in given}
+    names = {key: theirs for key, theirs in renamed.items() if theirs in own}
     left = {name: x for name, x in own.items() if name not in names.values() and isinstance(x, nn.Parameter)}
     for key, x in ours.items():
         if key in names or key in given or not isinstance(x, Tensor) or not x.requires_grad:

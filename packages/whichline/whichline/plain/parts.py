@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import same
+from whichline.engine.compare import find_scale, is_float, same
 from whichline.locate.probe import ARRAYS
 from whichline.locate.run import copy_tensors
 
 ANSWER, GRADIENT = "answer", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: how far two right ways may differ
+NOTHING = 64  # times eps: what rounding leaves of numbers that cancel, beside the smallest argument
 FORM = "form of the arguments"  # stored among the parts, under a name that no argument has
 MADE = "__made__"  # the attribute with an object's construction, if its class has a reference
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
@@ -92,7 +93,7 @@ def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[
     take_apart(answer, ANSWER, parts)
     parts = dict(zip((ANSWER,), parts.values(), strict=True)) if len(parts) == 1 else parts
     left = list_arguments(arguments) if changed else {}
-    parts |= {name: x for name, x in left.items() if name in changed}
+    parts |= {name: left[name] for name in sorted(left) if name in changed}  # a twin lists them in another order
     return {name: as_tensor(x) for name, x in parts.items()}
 
 
@@ -128,12 +129,18 @@ def copy_parts(parts: Parts) -> Parts:
 
 
 def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a tensor is right, within the precision of the dtypes involved."""
+    """Tell whether a tensor is right, within the precision of the dtypes involved.
+
+    Beside the arguments, two tensors may be mere errors of rounding: then they are alike.
+    """
     if came.shape != right.shape or (came.dtype == torch.bool) != (right.dtype == torch.bool):
         return False
-    dtypes = [x.dtype for x in (*arguments.values(), came, right) if isinstance(x, Tensor) and x.is_floating_point()]
+    given = [x for x in arguments.values() if is_float(x)]
+    dtypes = [x.dtype for x in (*given, came, right) if is_float(x)]
     within = max((ROUNDING.get(dtype, 8 * torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
-    return bool(same(came, right, within).all())
+    nothing = NOTHING * max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
+    is_nothing = max(map(find_scale, (came, right))) < nothing * min(map(find_scale, given), default=0.0)
+    return is_nothing or bool(same(came, right, within).all())
 
 
 def as_tensor(x: Any) -> Tensor:
