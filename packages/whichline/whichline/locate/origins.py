@@ -84,7 +84,8 @@ def describe_index(report: ExceptionReport) -> list[str]:
         return []
     frame = report.calls[-1].tb_frame
     names = {each.id for each in ast.walk(report.node.slice) if isinstance(each, ast.Name)}
-    found = [each for each in sorted(names) if frame.f_locals.get(each) == int(wrong[1])]
+    values = {each: frame.f_locals.get(each) for each in sorted(names)}
+    found = [each for each, x in values.items() if isinstance(x, int) and x == int(wrong[1])]
     lines = [each.line for each in list_assigned(frame.f_code, found[0])] if len(found) == 1 else []
     if len(lines) != 1:
         return []

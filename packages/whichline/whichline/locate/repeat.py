@@ -135,13 +135,15 @@ def _find_source(
 
 
 def _find_maker(one: Trace, other: Trace, place: Expression) -> Expression:
-    """Find the call that makes the layer whose parameter an expression reads, where nothing sets that parameter."""
-    both = zip(other.objects[place], one.values[place], other.values[place], strict=False)
-    random = [x for x, before, after in both if not is_equal(before, after)]
+    """Find the call that makes the layer whose parameter an expression reads, unless something sets another one."""
+    beside = [each for each in other.places if (each.file, each.function) == (place.file, place.function)]
+    read = [each for each in beside if isinstance(each.node, ast.Attribute) and not other.list_operands(each)]
+    if not read or any(_has_same_values(one, other, each) for each in read):
+        return place
     for each in other.places:
-        made = other.objects[each][0]
-        own = made.parameters(recurse=False) if isinstance(made, nn.Module) else ()
-        if any(x is parameter for parameter in own for x in random):
+        layer = other.objects[each][0]
+        own = layer.parameters(recurse=False) if isinstance(layer, nn.Module) else ()
+        if any(x is parameter for parameter in own for x in other.objects[place]):
             return each
     return place
 

@@ -226,9 +226,14 @@ class Search:
         def explains(then: Trace) -> bool:
             return then.passed and place in then.values and self._has_right_operands(then, place)
 
-        tests = [test for test in self.experiment.failing if self.experiment.see(test, change, key, explains)]
-        trace = trace or self.find_trace(place)
-        is_incomplete = len(tests) < len(self.experiment.failing)
+        failing, trace = self.experiment.failing, trace or self.find_trace(place)
+        few = choose_kinds(failing, MAX_TRACES)
+        tests = [test for test in few if self.experiment.see(test, change, key, explains)]
+        if len(tests) == len(few) and compare(trace, change).is_simple:  # then a few tests show it for all
+            tests = [test for test in failing if test in few or self.experiment.passes(test, change)]
+        else:
+            tests = [test for test in failing if self.experiment.see(test, change, key, explains)]
+        is_incomplete = len(tests) < len(failing)
         if not tests or (is_incomplete and is_by_chance(self.experiment.only(tests), trace, change)):
             return None
         return Found(change, trace, compare(trace, change), tuple(test.name for test in tests))

@@ -42,6 +42,7 @@ class Trace:
     error: BaseException | None = None  # what ended the test
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
     _masks: dict[Expression, bool] = field(default_factory=dict)
+    _operands: dict[Expression, list[Expression]] = field(default_factory=dict)
     _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id; it holds the object, too
 
     @property
@@ -124,6 +125,11 @@ class Trace:
 
     def list_operands(self, place: Expression) -> list[Expression]:
         """List the outermost expressions inside an expression or a statement."""
+        if place not in self._operands:
+            self._operands[place] = self._find_operands(place)
+        return self._operands[place]
+
+    def _find_operands(self, place: Expression) -> list[Expression]:
         found: list[Expression] = []
 
         def look(node: ast.AST) -> None:
@@ -221,7 +227,7 @@ class Trace:
         for place in self.places:
             is_made = not isinstance(place.node, ast.Name | ast.Subscript) and not self._is_size(place)
             if self.match(place) and is_made and place not in self.put:
-                todo = self.list_operands(place)
+                todo = [*self.list_operands(place)]
                 while todo:
                     inner = todo.pop()
                     if inner not in self.put:

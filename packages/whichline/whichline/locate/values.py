@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,8 +39,8 @@ class Value:
         x = self.tensor
         if x.dtype == torch.bool:
             return x.numel(), True, float(x.sum())
-        seen = torch.where(x > HIDDEN, x, 0).contiguous()  # without NaN, too
-        return x.numel(), False, float(seen.abs().sum(dtype=torch.float64))
+        numbers = (x.float() if x.dtype == torch.bfloat16 else x).numpy(force=True)  # in a third of torch's time
+        return x.numel(), False, float(np.abs(numbers, where=numbers > HIDDEN, out=np.zeros(numbers.shape)).sum())
 
 
 def is_uniform(x: Tensor) -> bool:
