@@ -4,6 +4,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from torch import Tensor
@@ -40,19 +41,34 @@ def list_operand_times(
     return found
 
 
+def _list_inside(events: Sequence[Event], depths: Sequence[int], index: int) -> list[Event]:
+    """List the events in the functions that the call at an index calls."""
+    deeper = takewhile(lambda before: depths[before] > depths[index], range(index - 1, -1, -1))
+    return [events[before] for before in deeper]
+
+
 def list_used(
     operand_times: Mapping[Event, Sequence[Event]],
+    depths: Sequence[int] | None,
     values: Mapping[Expression, Sequence[Any]],
     is_known: Callable[[Expression, int], bool],
     put: Collection[Expression],
 ) -> set[Event | int]:
-    """List the events of which a right value is made, and the ids of their values; without what was replaced."""
+    """List the events of which a right value is made, and the ids of their values; without what was replaced.
+
+    With the depths of the events, they include what ran in a call that returns a right value, if nothing was replaced
+    in it.
+    """
     used: set[Event | int] = set()
-    for event, operands in reversed([*operand_times.items()]):
-        is_computed = not isinstance(event[0].node, ast.Name) and event[0] not in put
-        is_part = isinstance(event[0].node, ast.Subscript)  # the other parts may be wrong
+    events = [*operand_times]
+    for i in reversed(range(len(events))):
+        event = place, _ = events[i]
+        is_computed = not isinstance(place.node, ast.Name) and place not in put
+        is_part = isinstance(place.node, ast.Subscript)  # the other parts may be wrong
         if event in used or (is_computed and not is_part and is_known(*event)):
-            inner = [each for each in operands if each[0] not in put]
+            inner = [each for each in operand_times[event] if each[0] not in put]
+            ran = _list_inside(events, depths, i) if depths and isinstance(place.node, ast.Call) else []
+            inner += ran if not any(each[0] in put for each in ran) else []
             used.update(inner)
-            used.update(id(x) for place, time in inner if isinstance(x := values[place][time], Tensor))
+            used.update(id(x) for each, time in inner if isinstance(x := values[each][time], Tensor))
     return used

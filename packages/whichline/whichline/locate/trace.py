@@ -253,7 +253,8 @@ class Trace:
         def is_known(place: Expression, time: int) -> bool:
             return self._is_found(place, time) and not self._is_size(place)
 
-        return list_used(self.operand_times, self.values, is_known, self.put)
+        depths = self.depths if self.known.steps.is_partial else None
+        return list_used(self.operand_times, depths, self.values, is_known, self.put)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from whichline.engine.case import Case
-from whichline.engine.compare import WrongAnswer
+from whichline.engine.compare import WrongAnswer, is_float
 from whichline.engine.suite import Test
 from whichline.locate.deadline import Deadline
 from whichline.locate.probe import Recorder
 from whichline.locate.run import Runner
 from whichline.plain.functions import Followed
-from whichline.plain.parts import ANSWER
+from whichline.plain.parts import ANSWER, Parts, take_apart
 from whichline.plain.reference import PlainCheckpoints, PlainRunner, PlainSuite, add_outputs, add_step, collect_steps
 from whichline.plain.watching import Watching
 
@@ -72,8 +72,9 @@ def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
     def leave(frame: FrameType, value: Any) -> None:
         if not _is_inside(frame.f_back, reference):
             owners.extend(x for x in (frame.f_locals.get("self"),) if isinstance(x, nn.Module))
-            parts = value if isinstance(value, tuple | list) else (value,)
-            found = [x for x in parts if isinstance(x, Tensor) and x.is_floating_point()]
+            parts: Parts = {}
+            take_apart(value, "", parts)
+            found = filter(is_float, parts.values())
             name = f"{ANSWER} of {frame.f_code.co_qualname}"
             steps.outputs.update((f"{name}, {i}", x) for i, x in enumerate(found, len(steps.outputs) + 1))
 
