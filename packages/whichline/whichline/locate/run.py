@@ -127,7 +127,7 @@ class Runner:
         self._enter_first(test, patch)
         call = Call(inner=dict(self._inner[test.name]))
         puts = {place: partial(change, call) for place, change in patch.items()}
-        recorder = Recorder(puts, noting, self._find_limit(test), watch=watch and partial(watch, call))
+        recorder = Recorder(puts, noting, watch=watch and partial(watch, call))
         began = time.process_time() if noting and not puts else 0.0
         if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
@@ -144,15 +144,11 @@ class Runner:
 
     def passes_as_is(self, test: Test) -> bool:
         """Tell whether a test passes; nothing is recorded, which takes half the time, and is no part of the budget."""
-        recorder = Recorder(noting=False, limit=self._find_limit(test))
-        return self._end(test, recorder) is None
-
-    def _find_limit(self, test: Test) -> int:
-        """Return after how many events a run ends: a test that has not run plainly is as long as the longest that has."""
-        return self._longest.get(test.name) or max(self._longest.values(), default=LONGEST)
+        return self._end(test, Recorder(noting=False)) is None
 
     def _end(self, test: Test, recorder: Recorder, follow: Callable[..., Any] | None = None) -> BaseException | None:
         """Run a test on the copy, whose adapters `follow` may call, and return the error that ended it."""
+        recorder.limit = self._longest.get(test.name) or max(self._longest.values(), default=LONGEST)  # of other tests
         if math.isfinite(self.deadline.seconds):  # somebody waits
             recorder.deadline = Deadline(self._slowest.get(test.name, math.inf))
         students = self.suite.calls.adapters

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -41,10 +41,9 @@ def list_operand_times(
     return found
 
 
-def _list_inside(events: Sequence[Event], depths: Sequence[int], index: int) -> list[Event]:
-    """List the events in the functions that the call at an index calls."""
-    deeper = takewhile(lambda before: depths[before] > depths[index], range(index - 1, -1, -1))
-    return [events[before] for before in deeper]
+def list_inside(depths: Sequence[int], index: int) -> Iterator[int]:
+    """Yield the events in the functions that the call at an index calls, the last one first."""
+    return takewhile(lambda before: depths[before] > depths[index], range(index - 1, -1, -1))
 
 
 def list_used(
@@ -67,7 +66,8 @@ def list_used(
         is_part = isinstance(place.node, ast.Subscript)  # the other parts may be wrong
         if event in used or (is_computed and not is_part and is_known(*event)):
             inner = [each for each in operand_times[event] if each[0] not in put]
-            ran = _list_inside(events, depths, i) if depths and isinstance(place.node, ast.Call) else []
+            inside = list_inside(depths, i) if depths and isinstance(place.node, ast.Call) else ()
+            ran = [events[each] for each in inside]
             inner += ran if not any(each[0] in put for each in ran) else []
             used.update(inner)
             used.update(id(x) for each, time in inner if isinstance(x := values[each][time], Tensor))

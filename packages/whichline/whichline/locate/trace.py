@@ -15,7 +15,7 @@ from whichline.engine.suite import Test
 from whichline.locate.checkpoints import Step
 from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
-from whichline.locate.times import Event, list_operand_times, list_used
+from whichline.locate.times import Event, list_inside, list_operand_times, list_used
 from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform
 from whichline.rules.pairing import INIT
 
@@ -124,26 +124,17 @@ class Trace:
         return {id(place.node): place for place in values}
 
     def list_operands(self, place: Expression) -> list[Expression]:
-        """List the outermost expressions inside an expression or a statement."""
+        """List the outermost expressions inside an expression or a statement; of a size, none."""
         if place not in self._operands:
-            self._operands[place] = self._find_operands(place)
+            self._operands[place] = [] if self._is_size(place) else [*self._list_inner(place.node)]
         return self._operands[place]
 
-    def _find_operands(self, place: Expression) -> list[Expression]:
-        found: list[Expression] = []
-
-        def look(node: ast.AST) -> None:
-            for child in ast.iter_child_nodes(node):
-                inner = self._place_of.get(id(child))
-                if inner is not None:
-                    found.append(inner)
-                elif isinstance(child, ast.Attribute) and child is not getattr(node, "func", None):
-                    pass  # `x.device`, `x.shape`: no number of x is in it
-                else:
-                    look(child)
-
-        look(place.node)
-        return found
+    def _list_inner(self, node: ast.AST) -> Iterator[Expression]:
+        for child in ast.iter_child_nodes(node):
+            if (inner := self._place_of.get(id(child))) is not None:
+                yield inner
+            elif not isinstance(child, ast.Attribute) or child is getattr(node, "func", None):
+                yield from self._list_inner(child)  # not of `x.device`: no number of x is in it
 
     def find_origin(self, place: Expression, time: int = 0) -> Expression:
         """Find the expression that computed what a name refers to or a call returns; that of an input is itself."""
@@ -225,8 +216,7 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed."""
         found: set[Expression] = set()
         for place in self.places:
-            is_made = not isinstance(place.node, ast.Name | ast.Subscript) and not self._is_size(place)
-            if self.match(place) and is_made and place not in self.put:
+            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
                 todo = [*self.list_operands(place)]
                 while todo:
                     inner = todo.pop()
@@ -250,11 +240,8 @@ class Trace:
 
     @cached_property
     def _used(self) -> set[Event | int]:
-        def is_known(place: Expression, time: int) -> bool:
-            return self._is_found(place, time) and not self._is_size(place)
-
         depths = self.depths if self.known.steps.is_partial else None
-        return list_used(self.operand_times, depths, self.values, is_known, self.put)
+        return list_used(self.operand_times, depths, self.values, self._is_found, self.put)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
@@ -308,11 +295,7 @@ class Trace:
 
     def list_inside(self, place: Expression) -> Iterator[Expression]:
         """List the expressions that ran in the functions that an expression calls, the last one first."""
-        index = self.order.index(place)
-        for before in range(index - 1, -1, -1):
-            if self.depths[before] <= self.depths[index]:
-                return
-            yield self.order[before]
+        return (self.order[each] for each in list_inside(self.depths, self.order.index(place)))
 
     def is_constructor(self, place: Expression) -> bool:
         """Tell whether an expression is a call that makes a tensor from numbers alone."""
