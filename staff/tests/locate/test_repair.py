@@ -22,7 +22,13 @@ PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
-def make_changes(alike: Collection[str] = (), is_counted: bool = True, masks: Sequence[str] = ()) -> Changes:
+def make_changes(
+    alike: Collection[str] = (),
+    is_counted: bool = True,
+    masks: Sequence[str] = (),
+    unread: Collection[str] = (),
+    factors: Sequence[str] = (),
+) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
         lambda name, _: [each for each in alike if name in alike and each != name],
@@ -34,6 +40,8 @@ def make_changes(alike: Collection[str] = (), is_counted: bool = True, masks: Se
         ["c"],
         ["str"],
         calls,
+        unread,
+        lambda _: factors,
     )
 
 
@@ -41,14 +49,14 @@ def list_answers(
     source: str,
     *arguments: Any,
     alike: Collection[str] = ("a", "c[0]", "1"),
-    is_counted: bool = True,
-    masks: Sequence[str] = (),
+    **given: Any,
 ) -> dict[Any, str]:
-    """What all mutants of `f` answer, and what the change is."""
+    """What all mutants of `f` answer, and what the change is; `given` are more arguments of `make_changes`."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    for mutant in [*mutable.list_mutants(make_changes(alike, is_counted, masks)), *mutable.list_exchanges()]:
+    changes_of_it = make_changes(alike, unread=mutable.unread, **given)
+    for mutant in [*mutable.list_mutants(changes_of_it), *mutable.list_exchanges()]:
         names: dict[str, Any] = {"math": math, "bernoulli": lambda share: share, "gelu": gelu}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
         if code := mutable.compile(mutant, "f.py"):
@@ -149,6 +157,20 @@ def test_a_comparison_gets_one_more_condition() -> None:
 def test_a_missing_factor_is_put_there() -> None:
     answers = list_answers("def f(a, b):\n    c = a + 1\n    return str(c) + str(b)\n", 7, 4, is_counted=False)
     assert {answers.get(str(x) + "4") for x in (8 * 4, 8 / 4, 8 / (1 - 4))} == {changes.FACTOR}
+
+
+def test_a_backward_pass_gets_a_factor_within_an_expression() -> None:
+    assert list_answers("def f(a, b):\n    return abs(a) + b\n", -7, 3, factors=["b"])[24] == changes.FACTOR
+
+
+def test_another_operator_takes_another_name() -> None:
+    answers = list_answers("def f(a, b, c):\n    return (a % b, b)\n", 17, 4, 3, alike=["b", "c"])
+    assert answers[5, 4] == changes.BOTH
+
+
+def test_a_parameter_that_nothing_reads_is_passed_on() -> None:
+    answers = list_answers("def g(a, b=0):\n    return a + 10 * b\n\n\ndef f(a, b):\n    return g(a)\n", 7, 2)
+    assert answers[27] == changes.MORE
 
 
 def test_another_key_of_a_dictionary() -> None:

@@ -162,6 +162,19 @@ class Total:
     def add(self, x):
         self.total += x
         return self.total + self.share
+class Follow:
+    def __init__(self, params):
+        self.params = list(params)
+        self.sums = [torch.zeros_like(p) for p in self.params]
+        self.squares = [torch.zeros_like(p) for p in self.params]
+
+    @torch.no_grad()
+    def step(self, slopes):
+        for p, slope, total, square in zip(self.params, slopes, self.sums, self.squares):
+            more = square + slope * slope
+            total += slope + (more.sqrt() - square.sqrt()) * p
+            square.copy_(more)
+            p.copy_(-total / (1 + square.sqrt()))
 
 def get_total():
     return Total
@@ -304,6 +317,21 @@ class _Sum:
         self.numbers.append(x)
         return sum(self.numbers) * self.share
 
+class Follow:
+    def __init__(self, params):
+        self.params = list(params)
+        self.squares = [torch.zeros_like(p) for p in self.params]
+        self.sums = [torch.zeros_like(p) for p in self.params]
+
+    @torch.no_grad()
+    def step(self, slopes):
+        for i, p in enumerate(self.params):
+            before = self.squares[i].sqrt()
+            self.squares[i] = self.squares[i] + slopes[i] ** 2
+            after = self.squares[i].sqrt()
+            self.sums[i] = self.sums[i] + slopes[i] - p * (after - before)
+            p[...] = -self.sums[i] / (1 + after)
+
 def get_total():
     return _Sum
 """
@@ -397,6 +425,12 @@ def test_total():
     total = code.get_total()(0.5)
     assert [total.add(4.0), total.add(6.0)] == [2.0, 5.0]
 
+def test_follow(x):
+    follow = code.Follow([x])
+    for n in range(3):
+        follow.step([(x * n + 1).cos()])
+    assert abs(float(x.sum()) + 9.4740686) < 1e-4
+
 def test_wrong(x):
     assert code.Stats().add(1.0, 2).count == 3
 """
@@ -434,6 +468,8 @@ def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str
         ("test_stats_read", "    self.mean = self.mean + (x - self.mean) * self.count / total"),
         ("test_table", "    for row in range(size - 1):"),
         ("test_table_again", "    for row in range(size - 1):"),
+        # What its calls change is compared from the first call on, whatever later calls show.
+        ("test_follow", "    total += slope + (more.sqrt() - square.sqrt()) * p"),
     ],
 )
 def test_a_state_that_no_call_returns_is_repaired(places: dict[str, str], test: str, place: str) -> None:

@@ -93,6 +93,9 @@ def running(x):
         total += value if i != 1 else 0.0
         out.append(total / 2)
     return np.array(out)
+
+def balance(x, weights):
+    return x @ weights.T, (x - x.mean()).sum()
 """
 SOLUTION = """
 import random
@@ -154,6 +157,9 @@ def phase(x):
 
 def running(x):
     return np.cumsum(x) / 2
+
+def balance(x, weights):
+    return x @ weights, x.sum() - x.size * x.mean()
 """
 TESTS = """
 import unittest
@@ -226,6 +232,10 @@ def test_phase(x):
 
 def test_running(x):
     assert code.running(x[0] + 0.5)[-1] == 3.25
+
+def test_balance(x):
+    weights = np.array([[1.0, 2.0, 0.5], [0.0, 0.3, 1.0], [2.0, 0.0, 0.1]])
+    assert np.allclose(code.balance(x / 7, weights)[0], x / 7 @ weights)
 
 async def test_async():
     assert code.plain(1) == 2
@@ -343,6 +353,8 @@ def test_a_line_that_raises_in_a_unittest(places: dict[str, str]) -> None:
         ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
         ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
         ("test_phase", "return np.exp(1j * len(x))", "With one more or one less here, the failing test passes."),
+        # What is left of its second number is an error of rounding, other than the reference's.
+        ("test_balance", "return x @ weights.T, (x - x.mean()).sum()", "the failing test passes."),
         ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
     ],
 )

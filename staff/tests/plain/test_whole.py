@@ -57,6 +57,14 @@ class Original(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.norm(x)
+
+class Named(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return {"hidden": self.model(x)}
 """
 CODE = """
 import torch
@@ -107,7 +115,7 @@ import pytest
 import torch
 
 import code_
-from solution import Config, Original
+from solution import Config, Named, Original
 
 @pytest.fixture(scope="session")
 def original():
@@ -141,6 +149,13 @@ def test_residual(original, x):
     torch.testing.assert_close(port(original, code_.FromNormalised)(x), original(x))
 
 @pytest.fixture(scope="session")
+def both(original, x):
+    return port(original, code_.FromNormalised)(x), Named(original)(x)
+
+def test_named(both):
+    torch.testing.assert_close(both[0], both[1]["hidden"])
+
+@pytest.fixture(scope="session")
 def converted(original):
     made = port(original)
     for ours, theirs in zip(made.layers, original.blocks):
@@ -172,6 +187,10 @@ Expected the reference's `x + self.down(inner)` in Block.forward, each time; fou
 The reference has it in solution.py, line 30.
 With the reference's `x + self.down(inner)` in Block.forward, each time here, the failing test passes."""
     )
+
+
+def test_what_a_model_returns_by_name_is_compared(places: dict[str, str]) -> None:
+    assert places["test_named"].strip().startswith("code_.py:31, in FromNormalised.forward\n")
 
 
 def test_what_fixtures_have_computed_is_compared_too(places: dict[str, str]) -> None:

@@ -147,7 +147,7 @@ class Diagnosis:
         if not found or doubtful:
             repair = self._repair_call(runner, first, tests, failing, doubtful, beside)
             marked = {(name_file(each.place.file, self.suite.root), each.place.line) for each in found}
-            if repair and (len(found) > 1 or (repair.file, repair.line) not in marked):
+            if repair and (len(found) != 1 or not passing or (repair.file, repair.line) not in marked):
                 return [repair]
             if not found:
                 return self._find_unproved(runner, first, tests, failing)
