@@ -37,6 +37,60 @@ TABLES = (
 )
 TURN = "    return Rotation(d_k, theta, max_seq_len)(in"
 BY_POSITION = "def in_rows(*args, **kwargs):\n    in_features, dim = args[0], kwargs['dim']"
+SAVES = """class Saves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad
+
+
+"""
+EARLY = """class Early:
+    def __init__(self):
+        self.scale = self.ask()
+        self.depth = 2
+
+    def ask(self):
+        return self.depth
+
+
+"""
+INHERITS = """class Base:
+    def __init__(self):
+        self.scale = 2
+
+class Own(Base):
+    def __init__(self, size):
+        self.size = size
+
+    def ask(self):
+        return self.scale
+
+
+"""
+METHOD = """class Rows:
+    def rows(self):
+        return 2
+
+    def twice(self):
+        return self.rows * 2
+
+
+"""
+HANDED = """def handed(x):
+    return x.contiguous()
+
+
+def hide(x, where):
+    return torch.where(where, x, -math.inf)
+
+
+"""
 SAME = """class Same(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dim):
@@ -515,6 +569,58 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "which line changes what a gradient needs": (
         (SOFTMAX, "adapters.py:15 changes a tensor of this shape in place.", EXP.strip()),
         ("total = e.sum(dim, keepdim=True)", "total = e.sum(dim, keepdim=True)\n    e.mul_(1)"),
+    ),
+    "tensors that a backward pass expects and the forward pass does not save": (
+        (SOFTMAX, "`ctx.saved_tensors` has 1 values: adapters.py:12 saves them."),
+        ("def run_softmax", SAVES + "def run_softmax"),
+        ("x - largest)", "Saves.apply(x - largest))"),
+    ),
+    "an attribute that the constructor sets too late": (
+        (LINEAR, "adapters.py:35 sets it, and line 34 runs before that.", "self.depth"),
+        (MAKES, f"{EARLY}{MAKES}"),
+        (ANSWER, "    return Early().ask() * in_features\n"),
+    ),
+    "a constructor that does not call that of its base class": (
+        (
+            LINEAR,
+            "adapters.py:34 sets it, in `Base.__init__`; `Own.__init__`, which begins in adapters.py:38, does not call that.",
+            "self.scale",
+        ),
+        (MAKES, f"{INHERITS}{MAKES}"),
+        (ANSWER, "    return Own(2).ask() * in_features\n"),
+    ),
+    "a constructor that a class takes from another": (
+        (LINEAR, "in adapters.py:33; `Mixed`, in adapters.py:36, takes it from `Base`.", "Mixed(2)"),
+        (MAKES, "class Base:\n    def __init__(self):\n        pass\n\nclass Mixed(Base):\n    pass\n\n\n" + MAKES),
+        (ANSWER, "    return Mixed(2)\n"),
+    ),
+    "a method that is not called": (
+        (LINEAR, "`self.rows` is a method, defined in adapters.py:33: `self.rows()` calls it.", "self.rows * 2"),
+        (MAKES, METHOD + MAKES),
+        (ANSWER, "    return Rows().twice()\n"),
+    ),
+    "an index of a list that is too high": (
+        (
+            LINEAR,
+            "`sizes` has 2 values, and the last has the index 1; `last` is 2 since adapters.py:34, `len(sizes)`.",
+            "sizes[last]",
+        ),
+        (ANSWER, "    sizes = [d_in, d_out]\n    last = len(sizes)\n    return in_features * sizes[last]\n"),
+    ),
+    "a row that a loop counts too far": (
+        (LINEAR, "`row` is 7 since line 33, `for row in range(1, d_out + 1)`.", "weights[row]"),
+        (ANSWER, "    for row in range(1, d_out + 1):\n        in_features = in_features * weights[row].sum()\n"),
+    ),
+    "a pattern that has a name": (
+        (HEADS, "`JOIN` stands in adapters.py:6.", "rearrange(heads, JOIN)"),
+        ("from einops", 'JOIN = "... h n d -> ... n (h e)"\nfrom einops'),
+        (MERGE, "rearrange(heads, JOIN)"),
+    ),
+    "a mask of fractions that a helper hands on": (
+        (HEADS, "`where` is float32 since line 68, `torch.ones(length, length)`.", "torch.where(where, x, -math.inf)"),
+        (CAUSAL, "handed(torch.ones(length, length))"),
+        ("def attend_by_heads", HANDED + "def attend_by_heads"),
+        ("run_scaled_dot_product_attention(q, k, v, mask)", "hide(handed(q @ k.mT), mask)"),
     ),
 }
 

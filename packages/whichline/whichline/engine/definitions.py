@@ -184,6 +184,9 @@ class Definitions:
                     line = getattr(node, "lineno", 0)
                     yield f"{path.relative_to(self._root).as_posix()}:{line}", getattr(node, "parent", None), node
 
+    def is_own(self, file: str) -> bool:
+        return is_own_file(file, self._root)
+
     def find_own(self, name: str) -> str:
         """The position of a class or function of this name in any of the student's files; "" if there is none."""
         found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
@@ -248,7 +251,14 @@ class Definitions:
             meant = ["self"]
         question = f": is `{meant[0]}` meant?" if meant else ""
         made = self._find_partial(node.func) if isinstance(node, ast.Call) and not question else ""
+        made = made or (self._describe_inherited(node.func, kind) if isinstance(node, ast.Call) else "")
         return [f"the definition is `def {its.name}({describe_parameters(its)})` in {at}{question or made}"]
+
+    def _describe_inherited(self, called: ast.expr, kind: str) -> str:
+        """Say which class has the constructor of another one."""
+        its = resolve(called, get_names(self._calls[-1]))
+        place = self.find_own(its.__name__) if isinstance(its, type) and "__init__" not in vars(its) else ""
+        return f"; `{its.__name__}`, in {place}, takes it from `{kind}`" if place else ""
 
     def _find_partial(self, called: ast.expr) -> str:
         """Say in which line a name gets a `functools.partial`."""

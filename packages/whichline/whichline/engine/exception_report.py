@@ -24,7 +24,7 @@ from whichline.engine.compare import listed
 from whichline.engine.definitions import Definitions
 from whichline.engine.errors import StudentRaised
 from whichline.engine.messages import OF_DTYPES, OPERAND_DTYPES, SIZES
-from whichline.engine.names import find_alike, find_function, list_names
+from whichline.engine.names import find_alike, find_function, get_names, list_names, resolve
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import find_definition, list_assigned
@@ -147,7 +147,16 @@ class ExceptionReport:
         advice = messages.shorten(self.headline)[1]
         last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
         said = [*map(self._add_place, messages.explain_message(self.kind, self.text))]
-        return messages.explain_pattern(self.error) or said or [advice] * bool(advice) or last
+        pattern = messages.explain_pattern(self.error)
+        return [*pattern, *self._place_pattern()] if pattern else said or [advice] * bool(advice) or last
+
+    def _place_pattern(self) -> Iterator[str]:
+        """Say where a pattern stands that has a name."""
+        names = [each for each in ast.walk(self.node or ast.Pass()) if isinstance(each, ast.Name | ast.Attribute)]
+        for each in names if self.calls else ():
+            text = resolve(each, get_names(self.calls[-1]))
+            if isinstance(text, str) and "->" in text and (place := self._definitions.find_text(text)):
+                yield f"`{ast.unparse(each)}` stands in {place}"
 
     def _add_place(self, line: str) -> str:
         """Add where the key stands that the adapter gave, or where the constructor begins that sets up no module."""
@@ -196,6 +205,11 @@ class ExceptionReport:
             return [f"{what}: `__init__` computes `{name}` in {line}, and does not keep it on `self`"]
         if said := self._definitions.describe_uncalled(owner, name):
             return [what, said]
+        made = self._definitions.find_set(owner, name)
+        running = [each.tb_lineno for each in self.calls if made and each.tb_frame.f_code is made.code]
+        if made and any(line < made.line for line in running):
+            place = self._definitions.place(made.code, made.line)
+            return [what, f"{place} sets it, and line {running[0]} runs before that"]
         if isinstance(owner, Tensor) and name in NUMPY:
             return [f"{what}, which arrays of NumPy have; a tensor has `{NUMPY[name]}`"]
         if isinstance(owner, nn.Module) and "_parameters" not in vars(owner):

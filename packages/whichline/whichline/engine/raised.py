@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from whichline.engine.compare import add_article, listed
 from whichline.engine.definitions import Definitions
-from whichline.engine.names import compute, find_alike, get_names, resolve
+from whichline.engine.names import compute, find_alike, find_function, get_names, resolve
+from whichline.engine.syntax import find_definition
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
@@ -82,7 +83,7 @@ class Raised:
             if name not in types or isinstance(value, Tensor | str) or value is None:
                 continue
             if name in METHODS and node is not getattr(getattr(node, "parent", None), "func", None):
-                return f"`{text}` is a method: `{text}()` calls it"
+                return f"`{text}` is a method{self._place(value)}: `{text}()` calls it"
             if type(value).__module__ == "torch.return_types":
                 pair = listed(f"`.{each}`" for each in ("values", "indices") if hasattr(value, each))
                 return f"`{text}` is a pair{self._describe_origin(node)}: take one of {pair}"
@@ -91,6 +92,12 @@ class Raised:
             if type(value) in (list, tuple, dict, set) and (since := self._describe_origin(node)):
                 return f"`{text}` is {add_article(name)}{since}"
         return ""
+
+    def _place(self, value: Any) -> str:
+        """Say where a function of the student's is defined."""
+        function = find_function(value)
+        is_own = function is not None and self._definitions.is_own(function.__code__.co_filename)
+        return f", defined in {self._definitions.place(function.__code__)}" if function and is_own else ""
 
     def explain_call(self, match: re.Match[str]) -> str:
         """Say which value is called although it is no function."""
@@ -145,8 +152,20 @@ class Raised:
         if not len(there) and (said := self._explain_no_arguments(node.value)):
             return said
         what = f": {tuple(there)}" if isinstance(there, torch.Size) else ""
-        what = f", and the last has the index {len(there) - 1}" if isinstance(node, ast.Subscript) else what
+        if isinstance(node, ast.Subscript):
+            what = f", and the last has the index {len(there) - 1}"
+            since = self._describe_origin(node.slice)
+            what += f"; `{ast.unparse(node.slice)}` is {resolve(node.slice, self._names)}{since}" if since else ""
+        if ast.unparse(node.value).endswith(".saved_tensors"):
+            what = self._describe_saved()
         return f"`{ast.unparse(node.value)}` has {len(there)} values{what}"
+
+    def _describe_saved(self) -> str:
+        """Say which line saves the tensors that a backward pass reads."""
+        code = self._calls[-1].tb_frame.f_code
+        kind = getattr(find_definition(code), "parent", ast.Pass())  # executing has put it there
+        calls = [each for each in ast.walk(kind) if isinstance(each, ast.Call) and _name(each.func) == SAVE]
+        return f": {self._definitions.place(code, calls[0].lineno)} saves them" if len(calls) == 1 else ""
 
     def _explain_no_arguments(self, node: ast.expr) -> str:
         """Say which line passes all arguments by name to a function that looks for them in `*args`."""
@@ -286,12 +305,13 @@ def _name(node: ast.expr) -> str:
     return ast.unparse(node).rpartition(".")[2]
 
 
+SAVE = "save_for_backward"
 TYPE = r"'([\w.]+)'"
 EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"NoneType|: None", Raised.explain_none),
     (r"'(int|float|torch\.Size|Tensor|Parameter)' object is not callable", Raised.explain_call),
     (rf"{TYPE} object (?:is not|has no)|operand type\(s\) for .*: {TYPE} and {TYPE}", Raised.explain_type),
-    (r"\bnot (tuple|list|builtin_function_or_method|method)\b|(torch\.return_types\.\w+)", Raised.explain_type),
+    (r"\b(?:not|got) (tuple|list|builtin_function_or_method|method)\b|(torch\.return_types\.\w+)", Raised.explain_type),
     (r"^KeyError", Raised.explain_key),
     (r"source and destination dtypes match", Raised.explain_put),
     (r"^NameError: name '(\w+)'", Raised.explain_names),

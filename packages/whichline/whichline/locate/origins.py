@@ -168,7 +168,7 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
         if isinstance(last[0].node, ast.Name):
             came_in = any(x is trace.objects[last[0]][last[1]] for x in trace.given.values())
             return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
-        made = last[0] if len(todo) == 1 else made
+        made = last[0] if {each for each, _ in todo} == {last[0]} else made
         operands = [*trace.operand_times[last], *(_list_shaped(trace, last[0]) if kind == "shape" else ())]
         alike = [(each, time) for each, time in operands if wanted == _read(trace.objects[each][time], kind)]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last[0], value.shape)):
