@@ -137,13 +137,11 @@ class EngineRuns:
         except SuiteError as error:
             raise pytest.UsageError(str(error)) from None
         if tests[0].stored:
-            ids = [test.parameter for test in tests]
-            metafunc.parametrize("case", tests, ids=ids, indirect=True)
+            metafunc.parametrize("case", tests, ids=[test.parameter for test in tests], indirect=True)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
         ours = [item for item in items if isinstance(item, pytest.Function) and self._is_ours(item)]
-        found = [self._test(item) for item in ours]
-        by_name = {test.name: test for test in add_points(found, self.problems)}
+        by_name = {test.name: test for test in add_points([*map(self._test, ours)], self.problems)}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
 
@@ -253,8 +251,7 @@ class EngineRuns:
             _drop_captured(session.config)
 
     def _load_suite(self) -> Suite:
-        adapters = sys.modules["adapters"]  # the tests have imported it
-        return load_suite(self.root, self.suites, self.problems, adapters)
+        return load_suite(self.root, self.suites, self.problems, sys.modules["adapters"])  # the tests have imported it
 
     @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
     def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:

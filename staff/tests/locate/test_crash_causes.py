@@ -581,11 +581,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ANSWER, "    return Early().ask() * in_features\n"),
     ),
     "a constructor that does not call that of its base class": (
-        (
-            LINEAR,
-            "adapters.py:34 sets it, in `Base.__init__`; `Own.__init__`, which begins in adapters.py:38, does not call that.",
-            "self.scale",
-        ),
+        (LINEAR, "`Base.__init__`; `Own.__init__`, which begins in adapters.py:38, does not call that.", "self.scale"),
         (MAKES, f"{INHERITS}{MAKES}"),
         (ANSWER, "    return Own(2).ask() * in_features\n"),
     ),
@@ -594,7 +590,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (MAKES, "class Base:\n    def __init__(self):\n        pass\n\nclass Mixed(Base):\n    pass\n\n\n" + MAKES),
         (ANSWER, "    return Mixed(2)\n"),
     ),
-    "a method that is not called": (
+    "a method of ones own that is not called": (
         (LINEAR, "`self.rows` is a method, defined in adapters.py:33: `self.rows()` calls it.", "self.rows * 2"),
         (MAKES, METHOD + MAKES),
         (ANSWER, "    return Rows().twice()\n"),

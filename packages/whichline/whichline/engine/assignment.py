@@ -6,7 +6,6 @@ import math
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -57,17 +56,6 @@ class Problem:
     def worth(self, test: str) -> float:
         """The points of a test function."""
         return self.points * self.tests[test] / sum(self.tests.values())
-
-
-def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str, tuple[Problem, float]]:
-    """Find the problem of each test function and the points of one of its test cases, which share them evenly.
-
-    Args:
-        problems: with the weights of their test functions.
-        cases: the test function of each test case; a function that is not named counts as one test case.
-    """
-    count = Counter(cases)
-    return {test: (each, each.worth(test) / max(1, count[test])) for each in problems for test in each.tests}
 
 
 @dataclass(frozen=True)

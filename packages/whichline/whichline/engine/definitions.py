@@ -173,8 +173,7 @@ class Definitions:
     def is_among_calls(self, at: str) -> bool:
         """Tell whether a position is in a function that the error went through."""
         codes = {each.tb_frame.f_code for each in self._calls}
-        lines = {self.place(code, line) for code in codes for _, _, line in code.co_lines() if line}
-        return at in lines
+        return at in {self.place(code, line) for code in codes for _, _, line in code.co_lines() if line}
 
     def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
         """The student's classes and functions, or other nodes: for each its position, its parent and the node."""
@@ -225,7 +224,7 @@ class Definitions:
             if type(value) is float and value.is_integer():
                 made = self.find_origin_of_name(node)
                 what = f"`{ast.unparse(node)}` is {value}"
-                if not made or not syntax.is_divided(made.value):
+                if not made or not (isinstance(made.value, ast.BinOp) and isinstance(made.value.op, ast.Div)):
                     return [f"{what}, not a whole number"]
                 where = self.place(made.code, made.line)
                 return [f"{what} since {where}, not a whole number: `/` gives a fraction, `//` does not"]

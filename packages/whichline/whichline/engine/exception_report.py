@@ -24,7 +24,7 @@ from whichline.engine.compare import listed
 from whichline.engine.definitions import Definitions
 from whichline.engine.errors import StudentRaised
 from whichline.engine.messages import OF_DTYPES, OPERAND_DTYPES, SIZES
-from whichline.engine.names import find_alike, find_function, get_names, list_names, resolve
+from whichline.engine.names import find_alike, find_function, get_names, resolve
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
 from whichline.engine.syntax import find_definition, list_assigned
@@ -183,7 +183,8 @@ class ExceptionReport:
             return [f"`{name}` gets a value in {where} alone, which did not run before"] * bool(lines)
         name, names, where = "", (), ""
         if isinstance(error, NameError) and self.calls and error.name not in messages.IMPORTS:
-            name, names, where = error.name, list_names(self.calls[-1]), "there is"
+            frame = self.calls[-1].tb_frame
+            name, names, where = error.name, [*frame.f_locals, *frame.f_globals], "there is"
         elif isinstance(error, ImportError) and error.name in sys.modules:
             name = self.text.partition("cannot import name '")[2].partition("'")[0]
             names, where = dir(sys.modules[error.name]), f"`{error.name}` has"

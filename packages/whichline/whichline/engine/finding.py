@@ -4,8 +4,8 @@ Nothing here imports torch.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Self
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 THINK, READ = "  Think: ", "  Read:  "
 MODULE = "<module>"  # Python's name for the lines of a file that run when it is imported
@@ -87,9 +87,8 @@ class Finding:
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
         """Read a finding that `as_json` wrote; JSON has turned its tuples into lists."""
-        written: dict[str, object] = json.loads(line)
-        lists = {each.name for each in fields(cls) if str(each.type).startswith("tuple")}
-        return cls(**{name: tuple(x) if name in lists else x for name, x in written.items()})  # type: ignore[arg-type]
+        written: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in json.loads(line).items()}
+        return cls(**written)
 
 
 def mark(code: str, start: int, end: int) -> tuple[str, str]:

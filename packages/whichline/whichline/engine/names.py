@@ -21,11 +21,6 @@ def get_names(trace: TracebackType) -> Names:
     return ChainMap(trace.tb_frame.f_locals, trace.tb_frame.f_globals, builtins.__dict__)
 
 
-def list_names(trace: TracebackType) -> list[str]:
-    """The names that a line can read, without Python's built-in ones."""
-    return [*trace.tb_frame.f_locals, *trace.tb_frame.f_globals]
-
-
 def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
     """The value of a name, or of an attribute of one; `unknown` if it cannot be found."""
     if isinstance(node, ast.Name):

@@ -206,13 +206,14 @@ def add_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[T
 
     The test functions of a problem share its points by weight; the tests of one function share them evenly.
     """
-    shares = assignment.share_points(problems.values(), (test.function for test in tests))
+    homes = {name: problem for problem in problems.values() for name in problem.tests}
+    count = Counter(test.function for test in tests)
     order = {id: number for number, id in enumerate(problems)}
 
     def worth(test: Test) -> Test:
-        if test.function not in shares:
+        if not (problem := homes.get(test.function)):
             return test
-        problem, points = shares[test.function]
+        points = problem.worth(test.function) / count[test.function]
         return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
 
     return sorted(map(worth, tests), key=lambda test: (test.hidden, order.get(test.problem, len(order))))

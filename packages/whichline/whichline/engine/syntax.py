@@ -65,10 +65,6 @@ def is_in_loop(node: ast.AST | None) -> bool:
     return bool(node) and (isinstance(node, ast.For | ast.While) or is_in_loop(getattr(node, "parent", None)))
 
 
-def is_divided(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
-
-
 def describe_parameters(definition: ast.FunctionDef) -> str:
     """The parameters of a function without their annotations."""
     parameters = ast.parse(ast.unparse(definition)).body[0].args  # type: ignore[attr-defined]  # a copy

@@ -55,8 +55,7 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
     def check(case: Case) -> None:
         case.require_gradients()
         answer = getattr(student.adapters, case.call)(*case.inputs.values())
-        check = case.check_gradients if case.gradients else case.check
-        check(answer)
+        (case.check_gradients if case.gradients else case.check)(answer)
         if last_digits:
             case.check_to_the_last_digit(answer)
 
