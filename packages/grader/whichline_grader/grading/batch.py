@@ -87,7 +87,7 @@ def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path,
 
     In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.
 
-    TakenError if another batch writes to `out`, SandboxError if nothing can be graded any more, RosterError if two
+    CourseworkError if another batch writes to `out`, SandboxError if nothing can be graded any more, RosterError if two
     submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,6 @@ from pathlib import Path
 from whichline.engine.errors import CourseworkError
 
 
-class TakenError(CourseworkError):
-    """Another process holds a lock; the message says what to do."""
-
-
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file that is there whole or not at all; one that has this content stays as it is."""
     data = content if isinstance(content, bytes) else content.encode()
@@ -33,13 +29,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def hold(lock: Path, taken: str = "") -> Iterator[None]:
     """Hold a lock; the kernel lets go of it however this process ends, and no fork inherits it.
 
-    If another process holds it, this waits, or raises TakenError with the message `taken`.
+    If another process holds it, this waits, or raises CourseworkError with the message `taken`.
     """
     with lock.open("w") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if taken else 0))
         except OSError as error:
-            raise TakenError(taken or f"{lock}: {error.strerror}") from None
+            raise CourseworkError(taken or f"{lock}: {error.strerror}") from None
         yield
 
 

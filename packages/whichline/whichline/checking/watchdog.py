@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,31 +21,21 @@ def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
 
     No call comes after the block.
     """
-    dog = _find_dog(os.getpid())
+    dog, clock, due = _find_dog(os.getpid()), start_clock(), seconds
+
+    def look() -> None:
+        nonlocal due
+        if (taken := clock()) >= due:
+            tell(taken)
+            due += seconds
+
     with dog.lock:
-        before, dog.watched = dog.watched, _Watched(seconds, tell, start_clock())
+        before, dog.look = dog.look, look
     try:
         yield
     finally:
         with dog.lock:  # so that no call comes later
-            dog.watched = before
-
-
-@dataclass
-class _Watched:
-    """A block, and the time of the next call."""
-
-    seconds: float
-    tell: Callable[[float], None]
-    clock: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        self.due = self.seconds
-
-    def look(self) -> None:
-        if (taken := self.clock()) >= self.due:
-            self.tell(taken)
-            self.due += self.seconds
+            dog.look = before
 
 
 class _Dog(threading.Thread):
@@ -55,14 +44,13 @@ class _Dog(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.lock = threading.Lock()
-        self.watched: _Watched | None = None
+        self.look: Callable[[], None] = lambda: None  # at the block
 
     def run(self) -> None:
         while True:
             time.sleep(LOOK_EVERY)
             with self.lock:
-                if self.watched:
-                    self.watched.look()
+                self.look()
 
 
 @cache

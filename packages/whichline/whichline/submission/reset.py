@@ -9,22 +9,18 @@ from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import find_starter
 
 
-class ResetError(CourseworkError):
-    """Nothing was reset; the message says why."""
-
-
 def list_written(root: Path, problem: Problem) -> dict[str, bytes]:
     """The files of a problem that differ from their starter code, each with that code.
 
     Raises:
-        ResetError: no file differs, or this folder has no starter code.
+        CourseworkError: no file differs, or this folder has no starter code.
     """
     starters = {name: code for name in problem.files if (code := find_starter(name)) is not None}
     if missing := [name for name in problem.files if name not in starters]:
-        raise ResetError(f"there is no starter code of {missing[0]} here: only the kit of a handout has it")
+        raise CourseworkError(f"there is no starter code of {missing[0]} here: only the kit of a handout has it")
     written = {name: code for name, code in starters.items() if not _is_same(root / name, code)}
     if not written:
-        raise ResetError(f"{problem.id}: {' and '.join(starters)} is as at the start")
+        raise CourseworkError(f"{problem.id}: {' and '.join(starters)} is as at the start")
     return written
 
 
