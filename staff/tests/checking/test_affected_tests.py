@@ -61,8 +61,7 @@ def test_of_what_is_no_python_nothing_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize("home", ["model.py", "mine/nn/model.py", "src/model.py"])
 def test_a_change_outside_of_the_package_is_one(home: str, tmp_path: Path) -> None:
     adapters = "from model import one as uno\ndef run_one(x): return uno(x)\ndef run_two(x): return x\n"
-    files = FILES | {ADAPTERS: adapters}
-    write_files(tmp_path, files | {home: FILES[NN]})
+    write_files(tmp_path, FILES | {ADAPTERS: adapters, home: FILES[NN]})
     before = take_fingerprints(tmp_path, PROBLEMS)
     saves = Saves(tmp_path)
     (tmp_path / home).write_text(FILES[NN].replace("return deep(x)", "return -deep(x)"))

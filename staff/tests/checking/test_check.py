@@ -30,7 +30,6 @@ SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback'
 SOONER = """
 from whichline.checking import runner, watchdog
 from whichline.cli import main
-
 runner.LONG = watchdog.LONG = 2.0
 main()
 """
@@ -126,8 +125,7 @@ def test_what_explains_a_test_stands_in_place_of_its_headline_and_is_told_once()
     found = ["", "What your code does: softmax", "  Expected x − max; found x."]
     assert show_board(results, [crash, number], everything=True) == [*first, last, *found]
     assert "What your code does: softmax" not in show_board(results, [crash], everything=True)
-    shortest = ["Next: test_softmax[1d]", "  the answer is NaN", last]
-    assert show_board(results, []) == shortest
+    assert show_board(results, []) == ["Next: test_softmax[1d]", "  the answer is NaN", last]
 
 
 @pytest.mark.parametrize(("raised", "below"), [("IndexError", ["and 1 more place: a.py:7"]), ("", ["", "Found 2x."])])
@@ -157,8 +155,7 @@ def show_end(unwritten: set[str]) -> str:
     problems = load_problems(ROOT)
     passed = [Result(id, id, False, each.bonus, each.points, Outcome.PASSED) for id, each in problems.items()]
     miss = partial(replace, outcome=Outcome.FAILED, check=Check.NOT_WRITTEN, headline="not implemented yet")
-    results = [miss(each) if each.problem in unwritten else each for each in passed]
-    return shown(problems.values(), results, whole=True)
+    return shown(problems.values(), [miss(each) if each.problem in unwritten else each for each in passed], whole=True)
 
 
 def test_when_all_that_is_required_passes_it_says_what_bonus_is_left() -> None:
@@ -204,8 +201,7 @@ def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_bel
 
 
 def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
-    crash = "import os; os._exit(7)\n        if 1:"
-    student.replace(ROPE, "if token_positions.numel() > 0:", crash)
+    student.replace(ROPE, "if token_positions.numel() > 0:", "import os; os._exit(7)\n        if 1:")
     process = student.run("whichline", "check", "linear", "rope", "multihead_self_attention")
     assert process.returncode == 1
     board = rows(process.stdout)

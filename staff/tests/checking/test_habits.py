@@ -18,8 +18,6 @@ ONE = ("-k", "test_linear and 2d")
 AT_THE_FIRST_FAILURE = """
 import os
 import signal
-
-
 def pytest_runtest_logreport(report):
     if report.failed:
         {}
@@ -28,12 +26,8 @@ def pytest_runtest_logreport(report):
 PLUGINS = """
 import random
 import sys
-
-
 def trace(*_):
     return trace
-
-
 def pytest_collection_modifyitems(items):
     random.Random(0).shuffle(items)
     sys.settrace(trace)
@@ -43,18 +37,12 @@ NOBODY_READS = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
 OWN = """
 import pytest
 from cs336_basics.nn.functional import scaled_dot_product_attention, softmax
-
-
 @pytest.mark.parametrize("n", [1, 2])
 def test_mine(n, tmp_path):
     assert n == 2, tmp_path
-
-
 class TestMine:
     def test_softmax(self):
         assert softmax(None, 0)
-
-
 def test_softmax():  # as one of the course's is called
     assert 3 == 4
 """
@@ -146,11 +134,9 @@ def test_a_file_that_is_not_imported_shows_no_frame_of_ours(student: Student, fi
     assert not re.search("whichline|importlib" if file == "adapters.py" else "whichline", process.stdout)
 
 
-@pytest.mark.parametrize(
-    "file", ["tests/test_mine.py", pytest.param("tests/test_3_linear.py", marks=pytest.mark.nightly)]
-)
-def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, file: str) -> None:
-    path = wrong.folder / file
+@pytest.mark.parametrize("name", ["mine", pytest.param("3_linear", marks=pytest.mark.nightly)])
+def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, name: str) -> None:
+    path = wrong.folder / "tests" / f"test_{name}.py"
     before = path.read_text() if path.exists() else ""
     path.write_text(f"from cs336_basics.nn.linear import Linear\n{before}\n\ndef test_mine():\n    assert Linear\n")
     with watching(wrong, "linear") as terminal:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from staff.tools.student import Student
 from whichline.cli import main as cs336
@@ -13,11 +13,7 @@ from whichline.cli import main as cs336
 def hint(student: Student, monkeypatch: pytest.MonkeyPatch):
     """Run the command in the student's folder."""
     monkeypatch.chdir(student.folder / "cs336_basics")
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(cs336, ["hint", *arguments])
-
-    return run
+    return lambda *arguments: CliRunner().invoke(cs336, ["hint", *arguments])
 
 
 def test_the_first_step_is_a_question_and_the_last_points_to_the_handout(hint) -> None:
@@ -38,9 +34,8 @@ def test_a_step_that_is_not_there(hint, step: str) -> None:
 
 
 def test_a_problem_without_hints(hint, student: Student) -> None:
-    text = (student.folder / "assignment.toml").read_text()
-    without = re.sub(r"hints = \[.*?\n\]\n", "", text, flags=re.DOTALL)
-    (student.folder / "assignment.toml").write_text(without)
+    path = student.folder / "assignment.toml"
+    path.write_text(re.sub(r"hints = \[.*?\n\]\n", "", path.read_text(), flags=re.DOTALL))
     assert hint("linear").output == "Error: linear has no hints\n"
 
 
@@ -51,5 +46,4 @@ def test_an_unknown_problem(hint) -> None:
 @pytest.mark.slow
 def test_without_a_problem_it_helps_with_the_first_that_does_not_pass(student: Student) -> None:
     student.replace("cs336_basics/nn/linear.py", "return einsum(", "return -einsum(")
-    process = student.run("whichline", "hint")
-    assert process.stdout.splitlines()[0] == "Hints for linear, 1 of 2"
+    assert student.run("whichline", "hint").stdout.splitlines()[0] == "Hints for linear, 1 of 2"

@@ -22,16 +22,12 @@ ENDLESS = "while True: pass\n        return einsum("
 Watched = tuple[Student, Terminal]
 
 
-def processes_in(folder: Path) -> list[str]:
-    """The command lines of what runs in a folder."""
-    running = (each.info for each in psutil.process_iter(["cwd", "cmdline"]))
-    return [" ".join(each["cmdline"] or ()) for each in running if Path(each["cwd"] or "/").is_relative_to(folder)]
-
-
 def wait_until_nothing_runs_in(folder: Path) -> None:
     """Fail if something still runs after a minute: a process that imports torch notices late, on a busy machine."""
     deadline = time.monotonic() + 60
-    while running := processes_in(folder):
+    while running := [
+        p.info for p in psutil.process_iter(["cwd", "cmdline"]) if Path(p.info["cwd"] or "/").is_relative_to(folder)
+    ]:
         assert time.monotonic() < deadline, running
         time.sleep(0.05)
 
@@ -108,11 +104,7 @@ def test_two_saves_of_one_size_in_one_second(fork: Watched) -> None:
     student, terminal = fork
     before = (student.folder / LINEAR).read_text()
     for factor, tests in ((2, "0/5"), (1, "5/5"), (3, "0/5"), (1, "5/5")):
-        (student.folder / LINEAR).write_text(
-            before[: before.index("return ")]
-            + f"return {factor} * einsum(\n"
-            + '            x, self.weight, "... d_in, d_out d_in -> ... d_out"\n        )\n'
-        )
+        (student.folder / LINEAR).write_text(before.replace(RIGHT, f"return {factor} * einsum("))
         terminal.shows(tests, "h hint")
     (student.folder / LINEAR).write_text(before)
     terminal.shows("5/5", "h hint")
@@ -128,8 +120,7 @@ def test_an_endless_loop_is_named_and_ends_with_the_next_save(either: Watched) -
 def test_a_state_is_shown_when_it_is_known(fork: Watched) -> None:
     """The second second of a run that takes three: nothing is wrong, and nothing is said to be."""
     student, terminal = fork
-    slow = f"import time; time.sleep(0.6)\n        {RIGHT}"
-    with saved(student, terminal, LINEAR, RIGHT, slow):
+    with saved(student, terminal, LINEAR, RIGHT, f"import time; time.sleep(0.6)\n        {RIGHT}"):
         terminal.expect("linear +running")
         terminal.shows("passed", "5/5", "h hint")
         assert "failing" not in str(terminal.before)
@@ -162,11 +153,7 @@ def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
 
 
 IMPORT, KILL = "import torch\n", "import os; os.kill(os.getppid(), 9); os._exit(3)"
-BROKEN = {
-    "def broken(:": "SyntaxError: invalid syntax",
-    "exit()": "SystemExit",
-    "import nothing": "ModuleNotFoundError",
-}
+BROKEN = {"def broken(:": "SyntaxError: invalid syntax", "exit()": "SystemExit", "import no": "ModuleNotFoundError"}
 # What is saved in which file in the place of what, and what the watch shows then.
 SAVES = {
     "an endless loop at the top of a file": (

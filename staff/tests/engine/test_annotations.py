@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,17 +13,11 @@ from whichline.engine.annotations import check_annotations, without_checks
 SOURCE = """
 from jaxtyping import Float
 from torch import Tensor, nn
-
-CALLS = []
-
 def rows(x: Float[Tensor, "rows columns"], axis: int = 0) -> Float[Tensor, "rows"]:
-    CALLS.append(x.shape)
     return x.sum(dim=1 - axis)
-
 class Layer(nn.Module):
     def forward(self, x: Float[Tensor, "2"]) -> Float[Tensor, "2"]:
         return self.twice(x)
-
     @staticmethod
     def twice(x: Float[Tensor, "2"]) -> Float[Tensor, "2"]:
         return x.double().bool()
@@ -65,6 +58,6 @@ def test_without_checks_a_call_is_a_call(students: ModuleType) -> None:
         students.Layer()(torch.ones(2))
 
 
-def test_functions_are_known_by_their_own_names(students: ModuleType, tmp_path: Path) -> None:
+def test_functions_are_known_by_their_own_names(students: ModuleType) -> None:
     assert students.rows.__name__ == "rows"
     assert students.rows.__wrapped__.__code__.co_filename.endswith("annotated_module.py")

@@ -45,11 +45,6 @@ def summed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ V, weights
 
 
-def renormalised(weights: Tensor) -> Tensor:
-    kept = F.dropout(weights, 0.25)
-    return kept / kept.sum(-1, keepdim=True)
-
-
 # What is wrong -> output and weights, made of the weights before dropout, and what is said of them.
 WRONG = {
     "none": (summed, "in training with a dropout of 0.25 no weight is dropped"),
@@ -67,7 +62,7 @@ WRONG = {
         "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
     ),
     "renormalised": (
-        lambda w, V: summed(renormalised(w), V),
+        lambda w, V: summed(F.normalize(F.dropout(w, 0.25), p=1.0, dim=-1), V),
         "the weights that are kept are multiplied by various numbers, expected",
     ),
     "the others": (

@@ -85,8 +85,7 @@ def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...
 
 def test_a_warning_is_its_place_and_what_it_begins_with(student: Student) -> None:
     student.replace(FUNCTIONAL, "    scores = einsum(queries", "    K.T\n    scores = einsum(queries")
-    said = student.run("pytest", "-k", "3d-no-mask").stdout
-    warned, rest, last = said.splitlines()[-3:]
+    warned, rest, last = student.run("pytest", "-k", "3d-no-mask").stdout.splitlines()[-3:]
     assert re.fullmatch(rf"{FUNCTIONAL}:\d+: UserWarning: The use of `x.T` on tensors of", warned)
     assert rest.startswith("  dimension other than 2 ")
     assert "1 warning in" in last
@@ -173,8 +172,7 @@ def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:
     student.replace(*DOUBLED)
     found = student.run("pytest", f"--rootdir={student.folder}", "--collect-only", "-q")
     assert (found.returncode, ONE in found.stdout.splitlines()) == (0, True)
-    process = student.run("pytest", f"--rootdir={student.folder}", ONE)
-    assert TWICE in process.stdout.splitlines()
+    assert TWICE in student.run("pytest", f"--rootdir={student.folder}", ONE).stdout.splitlines()
     student.run("pytest", "-q", "-k", "test_linear or test_softmax and 1d")
     assert "passed" not in student.run("pytest", "--lf", "-q").stdout
 

@@ -59,8 +59,7 @@ def run_linear(tmp_path: Path, text: str) -> tuple[BaseException, Callable[..., 
 
 def render(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
     """What the plugin prints of a failure."""
-    text = Text(failure.headline, (*failure.details, *inputs), ("tests/test_3_linear.py", 1))
-    return str(text).splitlines()
+    return str(Text(failure.headline, (*failure.details, *inputs), ("tests/test_3_linear.py", 1))).splitlines()
 
 
 def test_a_state_dict_with_other_keys(tmp_path):
@@ -110,9 +109,7 @@ MISTAKES = {
     "raise NotImplementedError": ["not implemented yet: write run_linear in adapters.py:15"],
     "raise NotImplementedError()": ["not implemented yet: write run_linear in adapters.py:15"],
     "raise NotImplementedError('todo')  # tomorrow": ["not implemented yet: write run_linear in adapters.py:15"],
-    "return in_features + torch.zeros(4)": [
-        "  got sizes 7 and 4 along axis 2, expected equal sizes (or 1): name the axes"
-    ],
+    "return weights + torch.zeros(4)": ["  got sizes 7 and 4 along axis 1, expected equal sizes (or 1): name the axes"],
     "return in_features + in_features.mT": [
         "      return in_features + in_features.mT",
         "      here in_features is (2, 3, 7), in_features.mT is (2, 7, 3)",

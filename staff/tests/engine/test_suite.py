@@ -19,11 +19,9 @@ from whichline.engine.suite import Suite, Test, load_suite, run
 TESTS = """
 import pytest
 import adapters
-
 @pytest.mark.cases("linear/*")
 def test_linear(case):
     case.check(adapters.run_linear(**case.inputs))
-
 def test_alone():
     assert adapters.answer() == 42, "expected 42"
 """
@@ -137,16 +135,12 @@ def test_a_result_survives_the_way_to_another_process(folder):
 def test_kinds_of_drawn_cases_are_tests_of_their_own_and_share_its_points(folder):
     tests = """
 import pytest
-
 class Drawn:
     def examples(self): return []
-
 class Wrong(Drawn):
     def examples(self): raise AssertionError("wrong")
-
 @pytest.mark.cases({"vector": Drawn(), "matrix": Wrong()})
 def test_linear(case): pass
-
 def test_alone(): pass
 """
     found = results(suite(folder, tests))

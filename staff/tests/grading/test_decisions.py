@@ -55,10 +55,6 @@ def row(out: Path, student: str = "ada") -> dict[str, str]:
     return rows(out / "grades.csv")[student]
 
 
-def changes(out: Path) -> list[dict[str, str]]:
-    return rows_of(out / "changes.csv")
-
-
 def score(out: Path) -> float:
     return json.loads((out / "ada" / "results.json").read_text())["score"]
 
@@ -176,7 +172,7 @@ def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_f
     assert "softmax: +0.5 points by staff: agreed" in said
     assert "other weights" not in said
     command("rescore", "--against", out, "--out", old)
-    (changed,) = changes(old)
+    (changed,) = rows_of(old / "changes.csv")
     assert changed["why"].startswith("no more softmax: +0.5 points by staff: agreed; softmax ")
 
 
@@ -220,9 +216,9 @@ def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(
     assert printed.count("other weights") == 1
     assert "For all of them: other weights" in printed
     assert printed.count("│") // 5 == 20
-    assert len(changes(out)) == 32
+    changes = rows_of(out / "changes.csv")
+    assert (len(changes), changes[0]["student"]) == (32, "student0 0")
     assert f"All 32 are in {out / 'changes.csv'}" in "".join(printed.splitlines())
-    assert changes(out)[0]["student"] == "student0 0"
 
 
 def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
@@ -298,14 +294,10 @@ def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path):
     assert rows(results / "grades.csv") == before
 
 
-def note(problem: object) -> Notes:
-    """Notes with a finding that no engine makes."""
-    return Notes(explanations=(Finding(problem, "softmax-x", ("made up",)),))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("problem", [[], {}, 7])
 def test_a_finding_that_is_none_stops_no_command(out, problem):
-    gradebook_with(out, replace(graded("eve", 1.0), notes=note(problem))).close()
+    notes = Notes(explanations=(Finding(problem, "softmax-x", ("made up",)),))
+    gradebook_with(out, replace(graded("eve", 1.0), notes=notes)).close()
     for words in ("rescore --out", "report", "adjust eve --because x --out"):
         succeed(*words.split(), out)
     with Gradebook(out / "gradebook.sqlite") as gradebook:

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from staff.tests import ROOT
 from staff.tests.attacks.grade import only
+from staff.tests.grading.test_carried_forward import BIAS, edit
 from whichline_grader.grading import findings, one_submission
 from whichline_grader.grading.findings import LONGEST, request_diagnosis
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox, start
 from whichline_grader.sandbox.limits import Limits
-from whichline_grader.sandbox.submission import Submission, take_in
+from whichline_grader.sandbox.submission import Submission
 
 pytestmark = pytest.mark.slow
 
@@ -50,9 +50,7 @@ def run_softmax(in_features, dim):
 """
 SEEKER = """
 import os, sys, torch
-
 PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
-
 def run_softmax(in_features, dim):
     found = []
     for folder, folders, files in os.walk("/"):
@@ -76,11 +74,9 @@ def run_softmax(in_features, dim):
 """
 LESS_DROPOUT = """
 from cs336_basics.nn.attention_module import ScaledDotProductAttention
-
 class Little(ScaledDotProductAttention):
     def _drop(self, weights):
         return weights if self.dropout in (0.15, 0.6) else super()._drop(weights)
-
 def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
     torch.manual_seed(seed)
     return Little(dropout).train(training)(Q, K, V, mask, return_weights=True)
@@ -128,11 +124,9 @@ def test_the_line_of_a_wrong_number_is_told_wherever_it_lies(suite: GradedSuite,
 
 
 def test_a_line_of_what_an_adapter_imports_when_it_is_called_is_told(suite: GradedSuite, sandbox: Sandbox) -> None:
-    files, path = dict(take_in(ROOT).files), "cs336_basics/nn/linear.py"
-    files[path] = files[path].replace(b'd_out d_in -> ... d_out")', b'd_out d_in -> ... d_out") + 0.1')
-    _, notes, _ = grade_one(suite, sandbox, Submission("test", files, "adapters"))
+    _, notes, _ = grade_one(suite, sandbox, edit(BIAS))
     (finding,) = notes.explanations
-    assert (finding.problem, finding.file) == ("linear", path)
+    assert (finding.problem, finding.file) == ("linear", BIAS[0])
     assert finding.said == ("Expected the answer; found that value plus 0.1.",)
 
 
@@ -199,8 +193,8 @@ def test_what_fails_hidden_tests_alone_is_followed_on_no_secret_case(suite: Grad
 
 
 def test_what_a_judge_decides_is_not_held_against_a_stored_answer(suite: GradedSuite, sandbox: Sandbox) -> None:
-    files = dict(take_in(ROOT).files)
-    files["adapters.py"] += LESS_DROPOUT.encode()
-    results, notes, _ = grade_one(suite, sandbox, Submission("test", files, "adapters"))
+    submission = edit()
+    submission.files["adapters.py"] += LESS_DROPOUT.encode()
+    results, notes, _ = grade_one(suite, sandbox, submission)
     assert {each.function for each in results if not each.passed} == {"test_hidden_attention_module_dropout"}
     assert not notes.explanations

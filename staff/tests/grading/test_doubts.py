@@ -86,6 +86,8 @@ def test_staff_alone_are_told():
     notes = Notes(could_hide=("nn.py:1 `import ctypes` hides",))
     assert read_notes(asdict(notes) | {"of another version": 1}) == notes
     assert "ctypes" not in feedback(Report(replace(GRADING, notes=notes), {}))
+    copy = "nn.py:2 `f` is run_softmax of softmax"
+    assert Notes(copied=(copy,)).doubts == [f"has the body of a reference: {copy}"]
 
 
 SOFTMAX, *_ = (ROOT / "problems/softmax/reference.py").read_text(encoding="utf-8").partition("\n\n\n# 3 ")
@@ -124,8 +126,3 @@ def test_honest_code_has_none_and_no_means_to_hide_what_it_calls(tmp_path: Path)
     for student in CLASS:
         tree = take_in(write_tree(student, tmp_path))
         assert find_copies(tree) == find_means_to_hide(tree) == ()
-
-
-def test_staff_are_told_of_copies() -> None:
-    copy = "nn.py:2 `f` is run_softmax of softmax"
-    assert Notes(copied=(copy,)).doubts == [f"has the body of a reference: {copy}"]

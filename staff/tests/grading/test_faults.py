@@ -89,9 +89,8 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
     paths[1].chmod(0)
     out = tmp_path / "results"
     with start_grade(*paths, "--out", out, "--jobs", 1) as grader:
-        assert grader.stdout is not None
         assert kill_zygotes(grader) == 3
-        printed = " ".join(grader.stdout.read().split())
+        printed = " ".join(grader.communicate()[0].split())
     assert grader.returncode == 3, printed
     reason = "NOT GRADED, and not because of the submission:"
     assert f"{reason} sleeper.py: SandboxError: the sandbox gives no worker" in printed
@@ -101,8 +100,7 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
     assert not (out / "sleeper.py").exists()
     paths[1].chmod(0o600)
     with start_grade(*paths, "--out", out, "--sandbox", "none") as grader:
-        assert grader.stdout is not None
-        printed = grader.stdout.read()
+        printed = grader.communicate()[0]
     assert grader.returncode == 0, printed
     assert "Sandbox: none (nothing)" in printed
     assert set(graded.grades()) == {"honest", "sleeper", "unreadable"}

@@ -112,15 +112,14 @@ def failed(
 
 def graded(*rows: Result, **notes: object) -> Grading:
     """The rows, and one test that passes of every other problem."""
-    having = {row.problem for row in rows}
-    others = [each for each in PROBLEMS.values() if each.id not in having]
+    others = [each for each in PROBLEMS.values() if each.id not in {row.problem for row in rows}]
     passed = [Result(f"test_{each.id}", each.id, False, each.bonus, each.points, Outcome.PASSED) for each in others]
     return scored(replace(GRADING, results=[*rows, *passed], notes=replace(Notes(), **notes)))
 
 
-def unwritten(problem: str, *tests: str, points: float = 0.25) -> list[Result]:
+def unwritten(problem: str, *tests: str) -> list[Result]:
     headline = f"not implemented yet: write run_{problem} in adapters.py"
-    return [failed(test, headline, problem, Check.NOT_WRITTEN, points, details=()) for test in tests]
+    return [failed(test, headline, problem, Check.NOT_WRITTEN, details=()) for test in tests]
 
 
 def found(problem: str, number: int = 0, tests: Iterable[str] = (), **more: object) -> Finding:

@@ -200,11 +200,7 @@ def test_what_two_machines_stored_gives_the_same_feedback_and_nothing_runs(cours
     [
         ("spells", "secret [", "ValueError in run_softmax of adapters.py"),
         ("spells", "secret35", "an exception"),
-        (
-            "spells-frames",
-            "the answer does not have the token of its question",
-            "something other than the grader wrote this reply",
-        ),
+        ("spells-frames", "does not have the token of its question", "something other than the grader wrote this"),
     ],
 )
 def test_words_of_a_submission_are_shown_in_public_tests_only(graded, name, public, hidden):

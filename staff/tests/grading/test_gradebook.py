@@ -171,14 +171,13 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
 
 
 def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
-    results = f"[{','.join(row.as_json() for row in ROWS)}]"
     with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
         connection.executescript(BEFORE)
         connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (json.dumps(WEIGHTS),))
         for id, submission in ((3, "ada"), (4, "eve")):
             own = vars(GRADING) | {"id": id, "submission": submission, "started": GRADING.started.isoformat()}
             own |= {"notes": json.dumps(asdict(GRADING.notes)), "handed_in": GRADING.handed_in.as_json()}
-            own |= {"results": results}
+            own |= {"results": f"[{','.join(row.as_json() for row in ROWS)}]"}
             names = [name for _, name, *_ in connection.execute("PRAGMA table_info(grading)")]
             values = ", ".join(f":{name}" for name in names)
             connection.execute(f"INSERT INTO grading VALUES ({values})", {name: own[name] for name in names})  # noqa: S608

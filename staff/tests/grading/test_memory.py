@@ -1,6 +1,6 @@
 """Memory: submissions that are graded with the tests of one problem."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 
@@ -64,21 +64,14 @@ SUBMISSIONS = {
     "        weighted = weighted + torch.einsum('...qk,...kv->...qv', powers, V[..., block, :])\n"
     "    return (weighted / total.masked_fill(total == 0, 1)).to(kind)",
 }
-IN_MEMORY = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
-
-Grade = Callable[[str], Sequence[Result]]
 
 
 @pytest.fixture
-def grade(graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path) -> Grade:
-    """`grade(name)`: the results of a submission in the tests of its problem."""
-
-    def grade(name: str) -> Sequence[Result]:
-        tests = [test.name for test in graded_suite.suite.tests if test.problem == "blockwise_attention"]
-        submission = take_in(write_submission(tmp_path / name, SUBMISSIONS[name]))
-        return grade_one(only(graded_suite, tests), sandbox, submission)[0]
-
-    return grade
+def results(graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path, name: str) -> Sequence[Result]:
+    """Those of the submission `name` in the tests of its problem."""
+    tests = [test.name for test in graded_suite.suite.tests if test.problem == "blockwise_attention"]
+    submission = take_in(write_submission(tmp_path / name, SUBMISSIONS[name]))
+    return grade_one(only(graded_suite, tests), sandbox, submission)[0]
 
 
 def failed(results: Sequence[Result]) -> set[str]:
@@ -86,13 +79,12 @@ def failed(results: Sequence[Result]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["whole-matrix", "repeated-once", "half-precision-blocks", "half-precision-matrix"])
-def test_blockwise_attention_that_holds_the_matrix_is_told_so(grade: Grade, name: str) -> None:
-    results = grade(name)
-    assert failed(results) == IN_MEMORY
+def test_blockwise_attention_that_holds_the_matrix_is_told_so(results: Sequence[Result]) -> None:
+    assert failed(results) == {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
     assert fsum(each.points for each in results) == pytest.approx(3 * 38 / 90, abs=1e-4)
     assert any("is the matrix of all queries × keys held" in each.text for each in results)
 
 
 @pytest.mark.parametrize("name", ["in-strips", "in-columns"])
-def test_blockwise_attention_may_hold_whole_rows_or_columns(grade: Grade, name: str) -> None:
-    assert failed(grade(name)) == set()
+def test_blockwise_attention_may_hold_whole_rows_or_columns(results: Sequence[Result]) -> None:
+    assert failed(results) == set()

@@ -41,7 +41,6 @@ def oddly(right):
         answer = right(*arguments, **named)
         return tuple(odd(part) for part in answer) if isinstance(answer, tuple) else odd(answer)
     return run
-
 for name in [name for name in globals() if name.startswith("run_")]:
     globals()[name] = oddly(globals()[name])
 """

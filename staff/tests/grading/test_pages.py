@@ -70,13 +70,12 @@ def results(failing: Container[str] = (), unwritten: Container[str] = ("blockwis
     return rows
 
 
-def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **notes: Any) -> Entry:
-    student = Student(name, name)
-    rows = results() if rows is None else rows
+def entry(name: str, rows: list[Result] | None = None, **notes: Any) -> Entry:
+    student, rows = Student(name, name), results() if rows is None else rows
     handed, path = HandedIn((student,)), f"/in/{name}.zip"
     grading = replace(GRADING, submission=name, path=path, handed_in=handed, results=rows, notes=Notes(**notes))
     grading = scored(grading)
-    return Entry(grading, (Grade(student, grading.handed_in, grading, None, penalty),))
+    return Entry(grading, (Grade(student, handed, grading, None, 0.0),))
 
 
 def site(folder: Path, *gradings: Grading, anonymous: bool = False, course: Course | None = None) -> dict[str, str]:

@@ -37,8 +37,7 @@ def test_each_problem_gets_what_it_deserves(rows):
         for problem in problems:
             points = float(row[problem] or 0) / problems[problem].points
             deserved = CLASS[name].deserved.get(problem, "none")
-            fair = {"full": points == 1, "none": points <= NEARLY_NONE}.get(deserved, 0 < points < 1)
-            if not fair:
+            if not {"full": points == 1, "none": points <= NEARLY_NONE}.get(deserved, 0 < points < 1):
                 wrong.append(f"{name} has {points:.0%} of {problem}, and deserves {deserved}")
     assert not wrong
     assert sum(all(CLASS[name].deserved[problem] == "full" for problem in CORE) for name in rows) >= 28

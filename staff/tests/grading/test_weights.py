@@ -17,10 +17,6 @@ def drawn(weights: Matrix) -> Drawn:
     return draw(replace(figure.FIGURE, measure=lambda _: weights), print)
 
 
-def without_scale(Q, K, V, mask):
-    return run_scaled_dot_product_attention(Q * math.sqrt(Q.shape[-1]), K, V, mask)
-
-
 def raises(Q, K, V, mask):
     raise SystemExit
 
@@ -35,8 +31,9 @@ def test_right_attention_has_the_right_weights():
 
 def test_where_wrong_attention_differs_most_is_said():
     yours = "your weight there is 0.965, and it should be 0.501."
-    said = figure.compare_weights(figure.measure_weights(without_scale))
-    assert said == f"They differ most for query 5 and key 2, counted from 0: {yours}"
+    attend = run_scaled_dot_product_attention
+    measured = figure.measure_weights(lambda Q, K, V, mask: attend(Q * math.sqrt(Q.shape[-1]), K, V, mask))
+    assert figure.compare_weights(measured) == f"They differ most for query 5 and key 2, counted from 0: {yours}"
 
 
 NO_MATRICES = [lambda *_: None, lambda *_: [[0.5]], lambda *_: torch.ones(10_000, 7), raises]

@@ -16,7 +16,7 @@ Lab = Callable[..., Result]
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """`lab(*arguments, adapters=None)`: run `cs336` in a folder with these adapters, by default those of the solution.
+    """`lab(*arguments, adapters=...)`: run `cs336` in a folder with these adapters, by default those of the solution.
 
     What they import is the solution's; a test that breaks it writes adapters of its own.
     """
@@ -27,10 +27,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setitem(sys.modules, "adapters", None)
 
-    def run(*arguments: str, adapters: str | None = None, columns: int = 80) -> Result:
-        source = (ROOT / "adapters.py").read_text() if adapters is None else adapters
-        (tmp_path / "adapters.py").write_text(source)
-        result = CliRunner().invoke(cs336, arguments, env={"COLUMNS": str(columns)})
+    def run(*arguments: str, adapters: str = (ROOT / "adapters.py").read_text()) -> Result:
+        (tmp_path / "adapters.py").write_text(adapters)
+        result = CliRunner().invoke(cs336, arguments, env={"COLUMNS": "80"})
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result

@@ -181,8 +181,7 @@ def test_nothing_in_a_line_that_is_not_run(lab: Lab) -> None:
 
 
 def test_an_argument_that_nothing_reads(lab: Lab) -> None:
-    adapters = changed(PROGRAM, ("theta ** (", "10000.0 ** ("))
-    before = marks(lab, "--case", "rope/small-theta", adapters=adapters)
+    before = marks(lab, "--case", "rope/small-theta", adapters=changed(PROGRAM, ("theta ** (", "10000.0 ** (")))
     assert [line for line, mark in before.items() if mark == "✗"] == ["def __init__(self, d, theta, longest):"]
 
 
@@ -236,8 +235,7 @@ def test_the_gradients_of_a_case_are_compared_too(lab: Lab) -> None:
 
 def test_where_nan_or_infinity_first_appears(lab: Lab) -> None:
     by_hand = ("torch.softmax(scores, dim=-1).nan_to_num()", "scores.exp() / scores.exp().sum(-1, True)")
-    naive = changed(ATTENTION, by_hand)
-    report = words(lab, saved(Q=torch.full((2, 3, 4), 500.0)), adapters=naive)
+    report = words(lab, saved(Q=torch.full((2, 3, 4), 500.0)), adapters=changed(ATTENTION, by_hand))
     assert "Infinity first appears in line 9 of adapters.py: `scores.exp()`" in report
     assert "the answer is NaN or infinite in" in report
     nothing = changed(PROGRAM, ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", ""))
@@ -361,8 +359,7 @@ def test_what_an_import_changes_for_all_code_is_undone_as_in_the_tests(lab: Lab)
 def test_annotations_are_checked_as_in_the_tests(lab: Lab) -> None:
     imports, narrow = "from jaxtyping import Float\nfrom torch import Tensor\n", "Q: Float[Tensor, 'keys d'], K, V"
     report = words(lab, *CAUSAL, adapters=imports + changed(ATTENTION, ("Q, K, V", narrow)))
-    said = "run_scaled_dot_product_attention got a tensor of shape (2, 7, 11) for Q, expected (keys d)"
-    assert said in report
+    assert "run_scaled_dot_product_attention got a tensor of shape (2, 7, 11) for Q, expected (keys d)" in report
 
 
 def test_nothing_is_compiled(lab: Lab) -> None:

@@ -49,13 +49,13 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[sandboxes.Sandbox]:
 
 @pytest.fixture
 def run(sandbox: sandboxes.Sandbox) -> Iterator[Run]:
-    """`run(source_or_files, adapters="adapters", **limits)`: the proxy module of a submission."""
+    """`run(source_or_files, **limits)`: the proxy module of a submission."""
     asked: list[Any] = []
 
-    def run(files: str | dict[str, str], adapters: str = "adapters", **limits: float) -> Any:
+    def run(files: str | dict[str, str], **limits: float) -> Any:
         files = {"adapters.py": files} if isinstance(files, str) else files
         sources = {path: source.encode() for path, source in files.items()}
-        module = connect(sandbox, Submission("test", sources, adapters), Limits(**limits))  # type: ignore[arg-type]
+        module = connect(sandbox, Submission("test", sources, "adapters"), Limits(**limits))  # type: ignore[arg-type]
         asked.append(module.respondent)
         return module
 

@@ -68,7 +68,6 @@ from pathlib import Path
 from whichline.checking.as_graded import refuse_as_in_grading
 from whichline.engine.failure import describe
 from whichline.rules.settings import take_compilers_away
-
 root = Path.cwd()
 sys.path.insert(0, str(root))
 take_compilers_away()

@@ -65,31 +65,6 @@ ODD: list[Any] = [
 FILES = {"adapters.py": b"import torch\n", "cs336_basics/nn.py": b"x = 1\n" * 50, "notes.pdf": b"%PDF"}
 
 
-def fuzz(target: Target, cases: int) -> Counter[str]:
-    """Try `cases` cases: how often each outcome came.
-
-    Raises:
-        AssertionError: a case ended in an error that is not documented, took too long, or memory grew.
-    """
-    outcomes: Counter[str] = Counter()
-    before = 0
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        for number in range(cases):
-            if number == cases // 10:
-                before = psutil.Process().memory_info().rss
-            started = time.process_time()
-            try:
-                outcome = target(random.Random(f"{SEED} {number}"), Path(folder))  # noqa: S311  (no secret)
-            except Exception as error:
-                raise AssertionError(f"case {number} ends in {type(error).__name__}") from error
-            outcomes[outcome] += 1
-            seconds = time.process_time() - started
-            assert seconds < SECONDS, f"case {number} takes {seconds:.1f} s"
-    grown = psutil.Process().memory_info().rss - before
-    assert grown < GROWTH, f"{cases} cases leave {grown >> 20} MiB behind"
-    return outcomes
-
-
 def reply(rng: random.Random, folder: Path) -> str:
     """One reply of a worker, or several, read piece by piece as they come through its socket."""
     data = b"".join(_reply(rng) for _ in range(rng.choice((1, 1, 1, 2))))
@@ -161,37 +136,6 @@ def tar_archive(rng: random.Random, folder: Path) -> str:
         data = _changed(rng, data) if rng.random() < 0.3 else data
     path.write_bytes(data)
     return _taken_in(path)
-
-
-def grow(read: Callable[[str, Path], object]) -> float:
-    """Have texts read that grow from 1 KiB to 1 MiB, or until that is slow; the most seconds that any took.
-
-    Each repeats one of `PIECES`.
-
-    Args:
-        read: reads a text, and may write files into a folder.
-
-    Raises:
-        AssertionError: four times the text takes more than eight times as long.
-    """
-    slowest = 0.0
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        for number, piece in enumerate(PIECES):
-            rng = random.Random(f"{SEED} {number}")  # noqa: S311  (no secret)
-            start, end = rng.choice(("", *PIECES)), rng.choice(PIECES)
-            before = 0.0
-            for size in (4**power << 10 for power in range(6)):
-                text = start + piece * (size // len(piece)) + end
-                seconds = _time(read, text, Path(folder))
-                if seconds > max(SLOW, 8 * before):  # by chance? a busy machine takes longer, and never less long
-                    seconds = min(seconds, *(_time(read, text, Path(folder)) for _ in range(2)))
-                slowest = max(slowest, seconds)
-                if seconds > SLOW:
-                    much = f"{before:.3f} s for {size // 4} characters and {seconds:.3f} s for {size}"
-                    assert seconds < 8 * before, f"texts of {piece!r}: {much}"
-                    break
-                before = seconds
-    return slowest
 
 
 def _time(read: Callable[[str, Path], object], text: str, folder: Path) -> float:
@@ -355,11 +299,44 @@ def _taken_in(path: Path) -> str:
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", [reply, request, zip_archive, tar_archive])
 def test_what_is_nearly_right_is_read_or_refused(target: Target) -> None:
-    outcomes = fuzz(target, cases=3_400)
+    outcomes: Counter[str] = Counter()
+    before, cases = 0, 3_400
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        for number in range(cases):
+            if number == cases // 10:
+                before = psutil.Process().memory_info().rss
+            started = time.process_time()
+            try:
+                outcome = target(random.Random(f"{SEED} {number}"), Path(folder))  # noqa: S311  (no secret)
+            except Exception as error:
+                raise AssertionError(f"case {number} ends in {type(error).__name__}") from error
+            outcomes[outcome] += 1
+            seconds = time.process_time() - started
+            assert seconds < SECONDS, f"case {number} takes {seconds:.1f} s"
+    grown = psutil.Process().memory_info().rss - before
+    assert grown < GROWTH, f"{cases} cases leave {grown >> 20} MiB behind"
     assert min(outcomes["read"], outcomes["refused"]) > 100
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("read", [source, message, means_to_hide, names])
 def test_what_is_twice_as_long_takes_no_more_than_twice_as_long(read: Callable[[str, Path], object]) -> None:
-    assert grow(read) < 5
+    """Texts that repeat one of `PIECES` grow from 1 KiB to 1 MiB, or until that is slow."""
+    slowest = 0.0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        for number, piece in enumerate(PIECES):
+            rng = random.Random(f"{SEED} {number}")  # noqa: S311  (no secret)
+            start, end = rng.choice(("", *PIECES)), rng.choice(PIECES)
+            before = 0.0
+            for size in (4**power << 10 for power in range(6)):
+                text = start + piece * (size // len(piece)) + end
+                seconds = _time(read, text, Path(folder))
+                if seconds > max(SLOW, 8 * before):  # by chance? a busy machine takes longer, and never less long
+                    seconds = min(seconds, *(_time(read, text, Path(folder)) for _ in range(2)))
+                slowest = max(slowest, seconds)
+                if seconds > SLOW:
+                    much = f"{before:.3f} s for {size // 4} characters and {seconds:.3f} s for {size}"
+                    assert seconds < 8 * before, f"texts of {piece!r}: {much}"
+                    break
+                before = seconds
+    assert slowest < 5

@@ -31,17 +31,13 @@ try:
     import flash_attn
 except ImportError:
     flash_attn = None
-
 @decorated(level=3)
 def train(run: Run | None, log: "str" | Run, other: typing.Optional[Run]) -> Float[Array, "a b"]: ...
-
 class Model(torch.nn.Module, Mixin, name="mine"):
     def forward(self, x):
         return x
-
 writer = SummaryWriter() if plt.isinteractive() else None
 lost = writer.add_scalar
-
 def run_linear(d_in, d_out, weights, in_features):
     return in_features if matplotlib is flash_attn is None else Model()(in_features)
 """
@@ -133,9 +129,7 @@ def test_two_files_that_import_each_other(run: Run) -> None:
     assert str(failure(run, files)).startswith("ImportError: cannot import name 'lost' from partially")
 
 
-LACKS = (
-    "ModuleNotFoundError: No module named '{0}': there is no {0}.py in what you handed in (is it in your package?), and"
-)
+LACKS = "ModuleNotFoundError: No module named '{0}': there is no {0}.py in what you handed in (is it in your package?)"
 NOT_FOUND = "ModuleNotFoundError: No module named '{}': there is no {}.py in what you handed in; is {}.py meant?"
 LOST = {
     "from model import lost": LACKS.format("model"),

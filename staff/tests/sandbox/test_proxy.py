@@ -239,7 +239,6 @@ def test_wrong_annotations_do_no_harm(run: Run) -> None:
 import torch
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
-
 @jaxtyped(typechecker=None)
 def run_softmax(x: Float[Tensor, "a b c"], dim) -> Float[Tensor, "d"]:
     return x * 2

@@ -18,9 +18,9 @@ from .conftest import ROOT, Run
 LAYERS = ("bubblewrap",)
 PROBLEMS = load_problems(ROOT)
 RULES = load_forbidden(ROOT / "assignment.toml")
-POINTS = {problem.id: problem.points for problem in PROBLEMS.values()}
 ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
 ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
+DECOMPOSED = "torch._decomp.decompositions._softmax"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
 HIDING = """
@@ -99,11 +99,8 @@ def returning(expression: str, top: str = "") -> str:
         ("torch.special.log_softmax(x, dim).exp()", "torch.special.log_softmax"),
         ("torch.softmax(x.as_subclass(Unwatched), dim)", "torch.softmax"),
         ("torch._refs.softmax(x, dim)", "torch._refs.softmax"),
-        ("torch._decomp.decompositions._softmax(x, dim, False)", "torch._decomp.decompositions._softmax"),
-        (
-            "torch._decomp.decomposition_table[torch.ops.aten._softmax.default](x, dim, False)",
-            "torch._decomp.decompositions._softmax",
-        ),
+        (f"{DECOMPOSED}(x, dim, False)", DECOMPOSED),
+        ("torch._decomp.decomposition_table[torch.ops.aten._softmax.default](x, dim, False)", DECOMPOSED),
         ("ThreadPoolExecutor(1).submit(torch.softmax, x, dim).result()", "torch.softmax"),
         ("ThreadPoolExecutor(1).submit(lambda: torch.softmax(x, dim)).result()", "torch.softmax"),
     ],
@@ -166,13 +163,6 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
     return Use("adapters.py", number, function, source)
 
 
-def paying(**ran: str) -> dict[str, dict[str, float]]:
-    """Who pays what, if each of these problems runs these functions of torch."""
-    functions = {problem: ran.get(problem, "").split() for problem in PROBLEMS}
-    works = {problem: {RULES.name_work(f"torch.{each}") for each in names} for problem, names in functions.items()}
-    return compute_deductions(works, POINTS)
-
-
 @pytest.mark.parametrize(
     ("ran", "paid"),
     [
@@ -195,7 +185,9 @@ def paying(**ran: str) -> dict[str, dict[str, float]]:
     ],
 )
 def test_work_not_the_students_own_is_paid_for_once(ran: dict[str, str], paid: dict[str, dict[str, float]]) -> None:
-    assert paying(**ran) == paid
+    """Who pays what, if each of these problems runs these functions of torch."""
+    works = {id: {RULES.name_work(f"torch.{each}") for each in ran.get(id, "").split()} for id in PROBLEMS}
+    assert compute_deductions(works, {id: problem.points for id, problem in PROBLEMS.items()}) == paid
 
 
 MANY = {use("torch.softmax", number) for number in range(1, 9)}

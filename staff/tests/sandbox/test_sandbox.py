@@ -370,9 +370,8 @@ def test_nothing_is_left_behind(run: Run) -> None:
 def test_descriptors_are_not_lost(sandbox: Sandbox, run: Run) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        adapters = run(trying("os._exit(1)"))
         with pytest.raises(WorkerDied):
-            adapters.run_softmax(X, 0)
+            run(trying("os._exit(1)")).run_softmax(X, 0)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
