@@ -233,7 +233,7 @@ def scores_of("""
     scores = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
     (finding,) = explain(program(("def scores_of(", function), (scores, "Scores.apply(Q, K, d_k**-0.5)")), ATTENTION)
     assert (marked(finding), finding.function) == ("slope.mT @ q", "Scores.backward")
-    assert finding.proof.startswith("With one more factor here, ")
+    assert finding.proof.startswith("With one more factor in this gradient, ")
 
 
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])

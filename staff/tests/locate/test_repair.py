@@ -125,6 +125,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("c = a > 9\n    c = b > 1\n    return c", (7, 2), False, changes.CONDITION),
         ("return solve(abs(a), b, 0)", (-7, 2), 13, changes.NESTED),
         ("return 'left'", (7, 2), "right", changes.OPTION),
+        ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
@@ -160,7 +161,7 @@ def test_a_missing_factor_is_put_there() -> None:
 
 
 def test_a_backward_pass_gets_a_factor_within_an_expression() -> None:
-    assert list_answers("def f(a, b):\n    return abs(a) + b\n", -7, 3, factors=["b"])[24] == changes.FACTOR
+    assert list_answers("def f(a, b):\n    return abs(a) + b\n", -7, 3, factors=["b"])[24] == changes.IN_GRADIENT
 
 
 def test_another_operator_takes_another_name() -> None:

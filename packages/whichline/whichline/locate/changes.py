@@ -69,7 +69,7 @@ NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
-BOTH = "another operator and another name here"
+BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
@@ -141,7 +141,7 @@ class Changes:
             yield from ((node, each, FACTOR) for each in self._list_products(node))
         if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_value or field in OPERANDS):
             factors = (ast.parse(name, mode="eval").body for name in self.list_factors(node.lineno)[:MOST_FACTORS])
-            yield from ((node, ast.BinOp(node, ast.Mult(), each), FACTOR) for each in factors)
+            yield from ((node, ast.BinOp(node, ast.Mult(), each), IN_GRADIENT) for each in factors)
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
@@ -222,6 +222,8 @@ class Changes:
         if isinstance(left, ast.Call) and len(left.args) == 1:
             inner = ast.BinOp(left.args[0], op, right)
             yield node, ast.Call(left.func, [inner], left.keywords), PARENTHESES
+        if isinstance(op, ast.Div) and isinstance(left, ast.BinOp) and isinstance(left.op, ast.Sub):
+            yield right, ast.BinOp(left, op, ast.BinOp(right, ast.Sub(), left.right)), LIKEWISE
         yield from ((node, side, NOTHING) for side in (left, right))
 
     def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:
@@ -285,7 +287,8 @@ class Changes:
             new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
             yield node, ast.Call(func, arguments, new), ARGUMENTS
         if name in ("var", "std") and not any(each.arg in ("unbiased", "correction", "ddof") for each in keywords):
-            yield node, ast.Call(func, arguments, [*keywords, ast.keyword("unbiased", ast.Constant(False))]), OPTION
+            for option, value in (("unbiased", False), ("ddof", 1)):  # of torch and of NumPy
+                yield node, ast.Call(func, arguments, [*keywords, ast.keyword(option, ast.Constant(value))]), OPTION
         if name == "gelu" and not keywords:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
         if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):

@@ -16,7 +16,6 @@ from whichline.locate.changes import (
     NOTHING,
     NUMBER,
     ONE_MORE,
-    OPERANDS,
     SIGN,
     TOO,
     Change,
@@ -52,8 +51,6 @@ class Mutant:
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
-        if self.words == FACTOR and self.slot[1] in OPERANDS:  # in a backward pass
-            return 0
         return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE, TOO) else int(is_late)
 
 

@@ -39,7 +39,7 @@ class Value:
         x = self.tensor
         if x.dtype == torch.bool:
             return x.numel(), True, float(x.sum())
-        numbers = (x.float() if x.dtype == torch.bfloat16 else x).numpy(force=True)  # in a third of torch's time
+        numbers = (x.float() if x.dtype in HALF else x).numpy(force=True)  # in half of torch's time
         return x.numel(), False, float(np.abs(numbers, where=numbers > HIDDEN, out=np.zeros(numbers.shape)).sum())
 
 
