@@ -1,6 +1,7 @@
 """Right or wrong, call by call: which functions are entered, and what is told of the calls of right ones."""
 
 import textwrap
+from unittest.mock import Mock
 
 import pytest
 
@@ -90,11 +91,9 @@ def test_the_call_is_told_that_passes_the_number_on_last(find_alone: Explain) ->
     """The adapter passes the right one to an object, in which another is made without it."""
     made = "Rotation(d, 10000.0, longest)"
     holder = f"class Holder:\n    def __init__(self, d, theta, longest):\n        self.turn = {made}\n\n\n"
-    edits = (
-        ("def attend_by_heads", f"{holder}def attend_by_heads"),
-        (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn"),
-    )
-    (finding,) = find_alone(MULTIHEAD, *edits)
+    above = ("def attend_by_heads", f"{holder}def attend_by_heads")
+    turn = (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn")
+    (finding,) = find_alone(MULTIHEAD, above, turn)
     assert list_marks([finding]) == [made]
 
 
@@ -137,12 +136,9 @@ def test_a_function_that_returns_more_than_the_adapter_is_right_or_wrong_as_a_wh
     find_alone: Explain, part: int
 ) -> None:
     both = "output, weights" if part == 0 else "weights, output"
-    body = BODY.replace(
-        "return (weights @ V.to(wide)).to(Q.dtype)", f"output = (weights @ V.to(wide)).to(Q.dtype)\n    return {both}"
-    )
+    body = f"{BODY.replace('return (weights', 'output = (weights')}    return {both}\n"
     edits = (DEFINES + BODY, f"def mix(Q, K, V, mask):\n{body}\n\n{DEFINES}    return mix(Q, K, V, mask)[{part}]\n")
-    heads = (HEADS, f"mix(q, k, v, ~mask)[{part}]")
-    (finding,) = find_alone(MULTIHEAD, edits, heads)
+    (finding,) = find_alone(MULTIHEAD, edits, (HEADS, f"mix(q, k, v, ~mask)[{part}]"))
     assert finding.function == "attend_by_heads"
     (finding,) = find_alone(MULTIHEAD, edits, (HEADS, f"mix(q, k, v, mask)[{part}]"), NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
@@ -205,10 +201,7 @@ def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(fi
 def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
     find_alone: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("judge")
-
-    monkeypatch.setattr("whichline.locate.calls.judge", fail)
+    monkeypatch.setattr("whichline.locate.calls.judge", Mock(side_effect=KeyError("judge")))
     with pytest.raises(KeyError, match="judge"):
         find_alone(ATTENTION, NO_SCALE)
 

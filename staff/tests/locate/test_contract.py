@@ -179,35 +179,28 @@ BY_HAND = """class Turn(torch.autograd.Function):
         return slope
 
 def run_softmax("""
+SAVING = BY_HAND.replace("return x.exp()", "ctx.save_for_backward(x.exp())\n        return x.exp()")
+USE = ("torch.exp(x - largest)", "Turn.apply(x - largest)")
 
 
 def test_a_backward_pass_of_ones_own(program: Write) -> None:
-    edits = ("def run_softmax(", BY_HAND), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
-    (finding,) = explain(program(*edits), SOFTMAX)
+    (finding,) = explain(program(("def run_softmax(", BY_HAND), USE), SOFTMAX)
     assert (marked(finding), finding.function) == ("slope", "Turn.backward")
     assert "of `Turn.apply(x - largest)`, " in finding.proof
     assert finding.said == ("`Turn.forward` gives the right numbers. The gradient from its `backward` is wrong.",)
 
 
 def test_a_change_that_repairs_a_backward_pass_is_marked(program: Write) -> None:
-    by_hand = BY_HAND.replace("return slope", "given = slope * ctx.saved_tensors[0]\n        return -given")
-    by_hand = by_hand.replace(
-        "        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()"
-    )
-    edits = ("def run_softmax(", by_hand), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
-    (finding,) = explain(program(*edits), SOFTMAX)
+    by_hand = SAVING.replace("return slope", "given = slope * ctx.saved_tensors[0]\n        return -given")
+    (finding,) = explain(program(("def run_softmax(", by_hand), USE), SOFTMAX)
     assert (marked(finding), finding.function) == ("-given", "Turn.backward")
     assert finding.proof.startswith("With the opposite sign here, ")
 
 
 def test_a_function_that_only_a_backward_pass_calls_is_repaired(program: Write) -> None:
-    by_hand = BY_HAND.replace("return slope", "return turn_back(slope, ctx.saved_tensors[0])")
-    by_hand = by_hand.replace(
-        "        return x.exp()", "        ctx.save_for_backward(x.exp())\n        return x.exp()"
-    )
-    by_hand = f"def turn_back(slope, grown):\n    return slope / grown\n\n\n{by_hand}"
-    edits = ("def run_softmax(", by_hand), ("torch.exp(x - largest)", "Turn.apply(x - largest)")
-    (finding,) = explain(program(*edits), SOFTMAX)
+    by_hand = SAVING.replace("return slope", "return turn_back(slope, ctx.saved_tensors[0])")
+    turn_back = "def turn_back(slope, grown):\n    return slope / grown\n\n\n"
+    (finding,) = explain(program(("def run_softmax(", turn_back + by_hand), USE), SOFTMAX)
     assert (marked(finding), finding.function) == ("slope / grown", "turn_back")
     assert finding.proof.startswith("With another operator here, ")
 
@@ -257,11 +250,8 @@ def test_weights_that_are_copied(program: Write, copy: str) -> None:
 
 
 def test_what_the_code_keeps_is_there_afterwards(program: Write) -> None:
-    edits = (
-        ("import math\n", "import math\n\nSCALE = {1: 2.0}\n"),
-        ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"),
-    )
-    suite = program(*edits)
+    scale = ("import math\n", "import math\n\nSCALE = {1: 2.0}\n")
+    suite = program(scale, ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"))
     explain(suite, SOFTMAX)
     assert suite.calls.adapters.SCALE == {1: 2.0}
 
@@ -333,5 +323,4 @@ def test_calls_that_differ_in_text_or_in_a_dictionary_have_steps_of_their_own(pr
     calls = [_make_arguments("relu"), _make_arguments("none"), _make_arguments("relu", scale=5.0)]
     answers = [projection.know("run_projection", each).steps.answer.tolist() for each in calls]
     assert answers == [[3.0] * 4, [-3.0] * 4, [5.0] * 4]
-    again = projection.know("run_projection", _make_arguments("none"))
-    assert again is projection.know("run_projection", calls[1])
+    assert projection.know("run_projection", _make_arguments("none")) is projection.know("run_projection", calls[1])

@@ -106,6 +106,12 @@ ONE_OF, FOR_EACH = ": take one of `.values` and `.indices`.", "return a gradient
 NONE = "is None, since its decorator gives nothing back"
 OF_INIT = "of `def __init__(self, d_in, d_out)` in adapters.py:33."
 TABLE, GIVEN = "self.cos[positions].to(x.dtype)", "torch.func.functional_call(layers, given, in_features"
+NO_RETURN = "has no `return`, so it gives None."
+FRACTION = "not a whole number: `/` gives a fraction, `//` does not."
+TRUTH = "A condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks."
+IN_PLACE = "Autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter."
+SET = "A module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call."
+ONE_NUMBER = "This function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`."
 ONE_LAYER = "holds one layer several times instead of several layers"
 FRACTIONS = "torch.arange(in_features.shape[-2], dtype=in_features.dtype)"
 
@@ -268,8 +274,8 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a property of what nothing sets": (
         (LINEAR, "`Layer` has no `wieght`; did you mean `weight`, which adapters.py:35 sets?"),
         *layer(
-            "        return x @ self.weight.T\n",
-            "        return x @ self.turned\n\n    @property\n    def turned(self):\n        return self.wieght.T\n",
+            GIVES,
+            "        return x @ self.turned\n\n    @property\n    def turned(self):\n        return self.wieght.T",
         ),
     ),
     "a module that a dictionary lacks": (
@@ -291,7 +297,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ANSWER, "    use = functools.partial(multiply, scale=1)\n    return use(in_features)\n"),
     ),
     "a method without a return, of an object that its answer replaces": (
-        (ROPE, "`Rotation.longer` in adapters.py:50 has no `return`, so it gives None."),
+        (ROPE, f"`Rotation.longer` in adapters.py:50 {NO_RETURN}"),
         ("        return turned\n", "        return turned\n\n    def longer(self):\n        Rotation(14, 1e4, 99)\n"),
         (
             TURN,
@@ -389,10 +395,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("    heads = run_scaled", "    heads = [each for each in q]\n    n = heads.shape\n    heads = run_scaled"),
     ),
     "the truth of a tensor": (
-        (
-            ATTENTION,
-            "A condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks.",
-        ),
+        (ATTENTION, TRUTH),
         ("    if mask is not None:", "    if mask:"),
     ),
     "a dtype without its name": (
@@ -412,17 +415,11 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("self.cos[positions].to(", "self.cosine[positions].to("),
     ),
     "a parameter that is changed in place": (
-        (
-            LINEAR,
-            "Autograd tracks this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter.",
-        ),
+        (LINEAR, IN_PLACE),
         *layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n"),
     ),
     "a tensor in the place of a parameter": (
-        (
-            LINEAR,
-            "A module's parameter can only be set to a Parameter; `functional_call` sets it to a tensor for one call.",
-        ),
+        (LINEAR, SET),
         *layer(USE, "    layer = Layer(d_in, d_out)\n    layer.weight = weights\n    return layer(in_features)\n"),
     ),
     "a recursion without an end": (
@@ -474,19 +471,16 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         *layer("x @ self.weight.T", "x @ weight.T"),
     ),
     "a function of math": (
-        (
-            SOFTMAX,
-            "This function takes one number, but the tensor has several; use a function of torch, such as `torch.exp`.",
-        ),
+        (SOFTMAX, ONE_NUMBER),
         ("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())"),
     ),
     "a fraction that another function has made": (
-        (ROPE, "`longest` is 1000.0 since adapters.py:52, not a whole number: `/` gives a fraction, `//` does not."),
+        (ROPE, f"`longest` is 1000.0 since adapters.py:52, {FRACTION}"),
         (TURN, TURN.replace("max_seq_len", "max_seq_len / 1")),
         ("torch.arange(longest, dtype=torch.float64)", "torch.ones(longest, dtype=torch.float64).cumsum(0)"),
     ),
     "a slice whose ends are fractions": (
-        (LINEAR, "`half` is 5.0 since adapters.py:38, not a whole number: `/` gives a fraction, `//` does not."),
+        (LINEAR, f"`half` is 5.0 since adapters.py:38, {FRACTION}"),
         *layer(
             "        return x @ self.weight.T",
             "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n"
@@ -534,15 +528,11 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T"),
     ),
     "a helper without a return": (
-        (ATTENTION, "`scores_of` in adapters.py:18 has no `return`, so it gives None.", "def scores_of(Q, K, mask):"),
+        (ATTENTION, f"`scores_of` in adapters.py:18 {NO_RETURN}", "def scores_of(Q, K, mask):"),
         (SCORES, "    scores\n"),
     ),
     "an answer that is None": (
-        (
-            SOFTMAX,
-            "`run_softmax` in adapters.py:9 has no `return`, so it gives None.",
-            "def run_softmax(in_features, dim):",
-        ),
+        (SOFTMAX, f"`run_softmax` in adapters.py:9 {NO_RETURN}", "def run_softmax(in_features, dim):"),
         ("    return (e / torch.where", "    (e / torch.where"),
     ),
     "arguments in another order by their names": (
@@ -554,11 +544,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         *layer(MAKE, "Layer(weights.shape[0], weights.shape[1])", LOAD.format("{'weight': weights}")),
     ),
     "a fraction where a whole number is needed": (
-        (
-            HEADS,
-            "`length` is 7.0 since adapters.py:56, not a whole number: `/` gives a fraction, `//` does not.",
-            "torch.ones((length, length), dtype=torch.bool)",
-        ),
+        (HEADS, f"`length` is 7.0 since adapters.py:56, {FRACTION}", "torch.ones((length, length), dtype=torch.bool)"),
         (LENGTH, "    length = x.shape[-2] / 1\n"),
         ("torch.ones(length, length, dtype", "torch.ones((length, length), dtype"),
     ),
@@ -709,7 +695,7 @@ def test_a_table_that_the_first_call_has_built_is_told_where_it_is_read(
 def test_a_missing_return_is_one_finding_of_two_problems(find: Explain) -> None:
     edit = "    return (weights @ V.to(wide)).to(Q.dtype)", "    (weights @ V.to(wide)).to(Q.dtype)"
     first, later = find([ATTENTION, HEADS], edit)
-    assert first.said[1] == "`run_scaled_dot_product_attention` in adapters.py:26 has no `return`, so it gives None."
+    assert first.said[1] == f"`run_scaled_dot_product_attention` in adapters.py:26 {NO_RETURN}"
     assert later.is_of_earlier
 
 
@@ -722,6 +708,5 @@ def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof
 
 
 def test_a_right_value_that_nothing_uses_is_pointed_at(find: Explain) -> None:
-    edit = "        scores = scores.masked_fill(", "        scores.masked_fill("
-    (finding,) = find([ATTENTION], edit)
+    (finding,) = find([ATTENTION], ("scores = scores.masked_fill(", "scores.masked_fill("))
     assert finding.said[0].endswith("nothing uses it."), finding.said

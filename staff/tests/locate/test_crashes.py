@@ -3,7 +3,6 @@
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from traceback import FrameSummary
 
@@ -129,15 +128,11 @@ def test_an_argument_that_the_def_demands(explain: Explain) -> None:
     assert finding.proof == "The failing test stops at this error."
 
 
-INNER = ("def scores_of(Q, K, mask):", "def scores_of(K, Q, mask):")
-
-
 def test_parameters_in_another_order(explain: Explain) -> None:
     edit = "scores_of(Q.to(wide), K.to(wide), mask)", "scores_of(Q, K, mask).to(wide)"
-    finding, *_ = explain(ATTENTION, INNER, edit)
-    assert "The arguments are in another order than the parameters: adapters.py:28 passes `Q` for `K` of" in str(
-        finding.said
-    )
+    finding, *_ = explain(ATTENTION, ("def scores_of(Q, K, mask):", "def scores_of(K, Q, mask):"), edit)
+    said = "The arguments are in another order than the parameters: adapters.py:28 passes `Q` for `K` of"
+    assert said in str(finding.said)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +157,11 @@ def test_parameters_in_another_order(explain: Explain) -> None:
     ],
 )
 def test_a_pattern_of_einops(explain: Explain, problem: str, old: str, new: str, said: str) -> None:
-    finding = explain(problem, (old, new))[0]
-    assert said in finding.said
+    assert said in explain(problem, (old, new))[0].said
 
 
 def test_a_pattern_of_torchs_einsum(explain: Explain) -> None:
-    edit = f"einsum(Q, K, {EINSUM})", 'torch.einsum("bqd,bkd->bqk", Q, K)'
-    (finding,) = explain(ATTENTION, edit)
+    (finding,) = explain(ATTENTION, (f"einsum(Q, K, {EINSUM})", 'torch.einsum("bqd,bkd->bqk", Q, K)'))
     assert "`bqd` names 3 axes; the tensor has 4: (2, 3, 5, 11)." in finding.said
     assert finding.said[-1] == "This raises in every call where `Q` does not have 3 axes, and in no other."
 
@@ -208,11 +201,8 @@ def test_the_question(explain: Explain, problem: str, old: str, new: str, questi
 
 
 def test_two_lines_are_counted_each_alone(explain: Explain) -> None:
-    first, second = explain(
-        ATTENTION,
-        ("if mask is not None:", "if True:"),
-        ("d_k = Q.shape[-1]", "d_k = Q.shape[-1]\n    if Q.ndim == 4:\n        raise ValueError(Q.shape)"),
-    )
+    raises = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1]\n    if Q.ndim == 4:\n        raise ValueError(Q.shape)")
+    first, second = explain(ATTENTION, ("if mask is not None:", "if True:"), raises)
     assert first.said[-1] == "This raises in every call where `Q` has 4 axes, and in no other."
     all_tests = len(first.tests) + len(second.tests)
     assert first.proof == f"{len(first.tests)} of the {all_tests} failing tests stop at this error."
@@ -297,10 +287,6 @@ def test_code_in_another_process(public: Suite) -> None:
     )
 
 
-def _ask(calls: Calls, case: Case) -> None:
-    calls.run_cross_entropy(**case.inputs)
-
-
 def test_another_course(tmp_path: Path) -> None:
     code = """
 def run_cross_entropy(logits, targets, smoothing=None):
@@ -313,8 +299,7 @@ def run_cross_entropy(logits, targets, smoothing=None):
         targets = torch.zeros(shape[:-1], dtype=torch.int64)
         inputs = {"logits": torch.ones(shape), "targets": targets, "smoothing": smoothing}
         case = Case(name, "run_cross_entropy", inputs, None, {"answer": torch.tensor(0.0)})
-        call = partial(_ask, calls)
-        return Test(name, call, ("", 0), stored=lambda: case, problem="loss")
+        return Test(name, lambda x: calls.run_cross_entropy(**x.inputs), ("", 0), stored=lambda: case, problem="loss")
 
     tests = [test("a", (2, 3), 0.1), test("b", (2, 3), None), test("c", (2, 4, 3), 0.1), test("d", (4, 3), None)]
     first, second = describe_crashes(Suite(tmp_path, {}, tests, calls), tests[1:], tests[1:], tests[:1])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from staff.tests.locate.conftest import Explain
+from staff.tests.locate.conftest import RIGHT, Explain
 from staff.tests.locate.test_calls import list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
@@ -131,8 +131,7 @@ def gelu(x: int, approximate: str = "none") -> int:
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
     body: str, arguments: tuple[float, ...], right: object, words: str
 ) -> None:
-    answers = list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments)
-    assert answers.get(right) == words
+    assert list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments).get(right) == words
 
 
 def test_a_step_is_taken_for_another_name_too() -> None:
@@ -165,8 +164,7 @@ def test_a_backward_pass_gets_a_factor_within_an_expression() -> None:
 
 
 def test_another_operator_takes_another_name() -> None:
-    answers = list_answers("def f(a, b, c):\n    return (a % b, b)\n", 17, 4, 3, alike=["b", "c"])
-    assert answers[5, 4] == changes.BOTH
+    assert list_answers("def f(a, b, c):\n    return (a % b, b)\n", 17, 4, 3, alike=["b", "c"])[5, 4] == changes.BOTH
 
 
 def test_a_parameter_that_nothing_reads_is_passed_on() -> None:
@@ -228,13 +226,7 @@ POLAR = """        a = self.angles[positions]
         pairs = torch.view_as_complex(x.double().reshape(*x.shape[:-1], -1, 2).contiguous())
         return torch.view_as_real(pairs / torch.polar(torch.ones_like(a), a)).flatten(-2).to(x.dtype)
 """
-TURNED = """        cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)
-        first, second = x[..., 0::2], x[..., 1::2]
-        turned = torch.empty_like(x)
-        turned[..., 0::2] = first * cos - second * sin
-        turned[..., 1::2] = first * sin + second * cos
-        return turned
-"""
+TURNED = RIGHT[RIGHT.index("        cos, sin = self") : RIGHT.index("\n\ndef run_rope")]
 ANGLES = ("self.cos, self.sin = angles.cos(), angles.sin()", "self.angles = angles")
 USED_UP = """    rows = (row for row in weights)
     answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
@@ -246,15 +238,11 @@ SLICED = """    table = torch.ones(99, 99, dtype=torch.bool).tril()
     mask = table[past : k.shape[-2], : k.shape[-2]]
 """
 MASK = "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n"
+AS_A_LIST = "a list here, which a loop does not use up as it does a generator"
 REPAIRS = {
     "a part of a mask's table": ("decoding", [(MASK, SLICED)], "-window", "one more or one less here"),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
-    "used up": (
-        LINEAR,
-        [("    return in_features @ weights.T\n", USED_UP)],
-        "(row for row in weights)",
-        "a list here, which a loop does not use up as it does a generator",
-    ),
+    "used up": (LINEAR, [("    return in_features @ weights.T\n", USED_UP)], "(row for row in weights)", AS_A_LIST),
 }
 
 
@@ -305,7 +293,6 @@ DROPS = """def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, t
     ],
 )
 def test_a_property_that_no_stored_value_shows_is_repaired(find: Explain, right: str, wrong: str, mark: str) -> None:
-    made = DROPS.replace(right, wrong)
-    (finding,) = find(["attention_module"], ("class Rotation:", f"{made}class Rotation:"))
+    (finding,) = find(["attention_module"], ("class Rotation:", f"{DROPS.replace(right, wrong)}class Rotation:"))
     assert list_marks([finding])[0].startswith(mark)
     assert finding.proof.endswith("failing tests pass.")

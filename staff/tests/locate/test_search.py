@@ -169,8 +169,7 @@ def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find
 def test_a_number_that_others_could_replace_as_well_is_not_told(find_alone: Explain) -> None:
     """The last block of keys is left out unless it is full: a bound that is d_k, by chance, takes in enough of them."""
     left_out = ("for j in range(0, keys, size):", "for j in range(0, keys - size + 1, size):")
-    found = find_alone("blockwise_attention", left_out)
-    assert not [each.said for each in found if "d_k" in each.said[0]]
+    assert not [each.said for each in find_alone("blockwise_attention", left_out) if "d_k" in each.said[0]]
 
 
 def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> None:
