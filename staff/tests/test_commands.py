@@ -26,8 +26,7 @@ def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
 
 
 def test_a_misspelt_command_is_told_which_is_meant() -> None:
-    output = CliRunner().invoke(cs336, ["chekc"]).output
-    assert output.endswith("Error: No command is called chekc: is it check?\n")
+    assert CliRunner().invoke(cs336, ["chekc"]).output.endswith("Error: No command is called chekc: is it check?\n")
 
 
 @pytest.mark.parametrize("name", ["comment", "diff", "feedback", "findings", "fixtures", "overrule"])

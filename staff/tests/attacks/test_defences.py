@@ -36,7 +36,6 @@ from whichline_grader.sandbox.reply import LimitExceeded, ProtocolViolation
 from whichline_grader.sandbox.submission import take_in
 
 X = torch.ones(3)
-Softmax = Callable[[torch.Tensor, int], torch.Tensor]
 Reply = Callable[..., tuple[Any, Live]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: what happens without a defence is no work of ours, or nothing.
@@ -115,22 +114,15 @@ def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         feedback(Report(replace(GRADING, submission=name), {})).encode()
 
 
-@pytest.fixture
-def softmax(request: pytest.FixtureRequest, tmp_path: Path) -> Softmax:
-    """The function of the attack that the test is named after, which does no harm where it is called."""
-    adapters = {}
-    exec(write_attack(request.node.name.removeprefix("test_"), tmp_path).read_text(), adapters)  # noqa: S102
-    return adapters["run_softmax"]
-
-
-def test_strange_text(softmax: Softmax) -> None:
+def test_strange_text(tmp_path: Path) -> None:
+    adapters: dict[str, Any] = {}
+    exec(write_attack("strange_text", tmp_path).read_text(), adapters)  # noqa: S102 (it does no harm here)
     with pytest.raises(Exception, match="<script>") as caught:
-        softmax(X, 0)
+        adapters["run_softmax"](X, 0)
     text = str(caught.value)
     with pytest.raises(UnicodeEncodeError):
         text.encode()
-    naive = ["```text", text, "```"]
-    assert "<script>" in re.sub(r"```.*?```", "", "\n".join(naive), flags=re.DOTALL)
+    assert "<script>" in re.sub(r"```.*?```", "", f"```text\n{text}\n```", flags=re.DOTALL)
     begin, *_, end = fence([text])
     assert end == begin.removesuffix("text") == "````"
 

@@ -202,9 +202,8 @@ def test_what_a_case_cannot_keep_is_refused(drawn: object, said: str, tmp_path: 
 @pytest.mark.parametrize(("answer", "said"), [("[1, 2]", "gives a list, expected a tensor"), ("(x, x)", TWO)])
 def test_an_answer_that_no_case_keeps(answer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state(monkeypatch, lambda x: eval(answer, {"x": x}))  # noqa: S307
-    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})]
     with pytest.raises(SuiteError, match=f"^picks/one: .*run_pick.* {said}"):
-        write_fixtures(tmp_path, specs)
+        write_fixtures(tmp_path, [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})])
 
 
 def test_an_answer_of_whole_numbers_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

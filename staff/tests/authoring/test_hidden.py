@@ -32,14 +32,9 @@ def suite() -> Suite:
 def run(suite: Suite, function: str, adapters: Mapping[str, Callable[..., Any]]) -> Result:
     """The first result of a test function that did not pass, or its last."""
     suite.calls.adapters = SimpleNamespace(**adapters)
-    result = None
-    for test in suite.tests:
-        if test.function == function:
-            result = suite.run(test)
-            if not result.passed:
-                break
-    assert result is not None, f"no test is called {function}"
-    return result
+    results = [suite.run(test) for test in suite.tests if test.function == function]
+    assert results, f"no test is called {function}"
+    return next((result for result in results if not result.passed), results[-1])
 
 
 def changed(name: str, wrong: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -150,6 +145,7 @@ def test_the_students_list_of_points_names_no_hidden_test():
     assert "test_softmax =" in shipped
     assert hidden
     assert not [test for test in hidden if f"{test} =" in shipped]
-    said = r"weights of hidden tests would reach students; write \[problem.hidden\]"
-    with pytest.raises(CourseworkError, match=said):
+    with pytest.raises(
+        CourseworkError, match=r"weights of hidden tests would reach students; write \[problem.hidden\]"
+    ):
         cut_assignment('[[problem]]\nid = "softmax"\nhidden.test_hidden_softmax = 1\n', ())

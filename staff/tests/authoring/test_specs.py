@@ -83,8 +83,7 @@ def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyP
 
 
 def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = (ROOT / "adapters.py").read_text() + "\ndef run_conv(x):\n    return x\n"
-    (tmp_path / "adapters.py").write_text(source)
+    (tmp_path / "adapters.py").write_text((ROOT / "adapters.py").read_text() + "\ndef run_conv(x):\n    return x\n")
     (tmp_path / "problems").symlink_to(ROOT / "problems")
     monkeypatch.setattr(spec, "get_root", lambda: tmp_path)
     refuse("^adapters.py defines run_conv, which no reference in problems/ defines: remove it, or add a reference$")

@@ -48,8 +48,7 @@ def test_what_becomes_of_a_mistake() -> None:
     file = public.problems["softmax"].files[0]
     lines = (ROOT / file).read_text().splitlines()
     at = next(number for number, line in enumerate(lines, 1) if ".sum(" in line)
-    column = lines[at - 1].index("sum(")
-    changes = [broken.Mistake(file, at, column, "sum", now) for now in ("mean", "sum")]
+    changes = [broken.Mistake(file, at, lines[at - 1].index("sum("), "sum", now) for now in ("mean", "sum")]
     mistakes = [*changes, broken.Mistake("adapters.py", 1, 0, "", "1 +")]
     outcomes = [*Stage().map(partial(broken.try_in_tree, public), mistakes)]
     assert outcomes == [broken.AT, broken.PASSED, broken.NOT_IMPORTED]

@@ -4,6 +4,7 @@ import io
 import re
 from contextlib import nullcontext
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -59,11 +60,7 @@ def test_on_a_terminal_there_is_a_bar():
 
 def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
-
-    def load(root: object, problem: str | None) -> None:
-        raise SuiteError("drawn from another secret")
-
-    monkeypatch.setattr(verify, "load_solved_suite", load)
+    monkeypatch.setattr(verify, "load_solved_suite", Mock(side_effect=SuiteError("drawn from another secret")))
     monkeypatch.setattr(verify, "stored_cases", lambda *_: ())
     monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
     monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))
@@ -102,10 +99,8 @@ def test_many_tests_of_one_problem_that_fail_are_one_error():
 
 
 def test_a_suite_that_cannot_be_graded_with_is_an_error_and_no_traceback(monkeypatch: pytest.MonkeyPatch):
-    def load(root: object) -> None:
-        raise SuiteError("a right program fails test_softmax: it is wrong")
-
-    monkeypatch.setattr(verify, "load_and_start", load)
+    error = SuiteError("a right program fails test_softmax: it is wrong")
+    monkeypatch.setattr(verify, "load_and_start", Mock(side_effect=error))
     stage = Stage()
     verify.grade_solution(ROOT, ["softmax"], stage)
-    assert stage.errors == ["a right program fails test_softmax: it is wrong"]
+    assert stage.errors == [str(error)]

@@ -54,8 +54,7 @@ def test_five_queries_on_seven_keys_next_to_torch(bias: bool) -> None:
     theirs, mask = pytorchs(bias), mask_of(2, 5, 7)
     sequences = [drawn(2, n, 12, dtype=torch.float32, seed=i) for i, n in enumerate((5, 7, 7))]
     answer, weights = from_torch(theirs)(*sequences, mask, return_weights=True)
-    hidden = ~mask.repeat_interleave(3, 0)
-    right, right_weights = theirs(*sequences, average_attn_weights=False, attn_mask=hidden)
+    right, right_weights = theirs(*sequences, average_attn_weights=False, attn_mask=~mask.repeat_interleave(3, 0))
     torch.testing.assert_close(answer, right, rtol=0, atol=1e-5)
     torch.testing.assert_close(weights, right_weights, rtol=0, atol=1e-5)
 

@@ -23,8 +23,7 @@ Q23, K43, V45, M24 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5), to
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_empty_tensors_stay_empty(shape: tuple[int, ...], dim: int) -> None:
-    x = torch.zeros(shape, requires_grad=True)
-    answer = softmax(x, dim)
+    answer = softmax(torch.zeros(shape, requires_grad=True), dim)
     assert answer.shape == shape
     assert answer.requires_grad
 
