@@ -61,10 +61,9 @@ class Attack:
 
 def list_attacks(folder: Path = Path()) -> list[Attack]:
     """Every attack, and where it lies once it is written into `folder`."""
-    heads = HEAD.findall(TEXT + "\n".join(archives.ATTACKS))
     return [
         Attack(folder / (f"{id}.py" if id in CODE else archives.find(id)[0]), id, machine, *rest)
-        for id, machine, _, *rest in heads
+        for id, machine, _, *rest in HEAD.findall(TEXT + "\n".join(archives.ATTACKS))
     ]
 
 

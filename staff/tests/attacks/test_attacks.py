@@ -32,13 +32,9 @@ AT_EACH_CHANGE = {
 }
 
 ATTACKS = list_attacks()
-
-
-def by_night(attack: Attack) -> tuple[pytest.MarkDecorator, ...]:
-    return () if attack.id in AT_EACH_CHANGE else (pytest.mark.nightly,)
-
-
-NAMED = [pytest.param(each, marks=by_night(each), id=each.name) for each in ATTACKS]
+NAMED = [
+    pytest.param(each, marks=() if each.id in AT_EACH_CHANGE else pytest.mark.nightly, id=each.name) for each in ATTACKS
+]
 each_attack = pytest.mark.parametrize("attack", NAMED)
 
 
@@ -87,15 +83,13 @@ def test_an_attack_works_where_nothing_stops_it(attack: Attack, plain: dict[str,
 def test_every_submission_has_its_own_report(results: Path, gradings: dict[str, Grading]) -> None:
     assert {attack.id for attack in ATTACKS} >= AT_EACH_CHANGE
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 40
-    reports = {path.name for path in results.iterdir() if path.is_dir()}
-    assert reports - {"answers"} == gradings.keys()
+    assert {path.name for path in results.iterdir() if path.is_dir()} - {"answers"} == gradings.keys()
 
 
 def test_the_gradebook_is_whole(results: Path) -> None:
     with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
         assert gradebook.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        counts = gradebook.execute("SELECT json_array_length(tests) FROM list").fetchall()
-        assert counts == [(len(TESTS),)]
+        assert gradebook.execute("SELECT json_array_length(tests) FROM list").fetchall() == [(len(TESTS),)]
 
 
 def test_nothing_is_left_behind(results: Path) -> None:

@@ -75,9 +75,6 @@ def is_same(one: Any, other: Any) -> bool:
     return type(one).__name__ == type(other).__name__ and (one == other or repr(one) == repr(other))
 
 
-# Programs.
-
-
 def compare_tests(suite: Suite, observed: Observed) -> list[str]:
     """The tests, of each kind one, of which the copy makes something else."""
     differ = []
@@ -114,9 +111,6 @@ def test_a_wrong_program_does_the_same_with_probes(public: Suite, specimen: Spec
     assert observed.places
     differ = compare_tests(choose_tests(public, adapters), observed)
     assert not differ or observed.imports > 1  # where something is kept, the order of the tests decides
-
-
-# The import itself.
 
 
 @pytest.fixture
@@ -344,8 +338,7 @@ def test_what_others_hang_on_a_shared_context_is_not_copied(monkeypatch: pytest.
 
 def test_of_a_cell_the_definitions_run_in_a_copy_of_its_names() -> None:
     source = "TRAINED.append(1)\ndef run():\n    KEPT.append(TRAINED[0])\n    return len(KEPT), len(TRAINED)\n"
-    lines = [f"{line}\n" for line in source.splitlines()]
-    linecache.cache["<cell>"] = len(source), None, lines, "<cell>"
+    linecache.cache["<cell>"] = len(source), None, source.splitlines(keepends=True), "<cell>"
     names: dict[str, Any] = {"__name__": "__main__", "TRAINED": [], "KEPT": []}
     exec(compile(source, "<cell>", "exec"), names)  # noqa: S102 (the cell above)
     observed = Observed(SimpleNamespace(run=names["run"]), lambda file: file == "<cell>", cell="<cell>")

@@ -64,19 +64,14 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
     suite = choose_tests(public, adapters)
     results = run_suite(suite, {**RIGHT, **adapters})
     # The solution, which some call, is not looked into: in a student's process its tests pass.
-    observed = Observed(suite.calls.adapters, lambda file: file == specimen.file)
-    explanations = explain(suite, results, observed=observed)
+    explanations = explain(suite, results, observed=Observed(suite.calls.adapters, lambda file: file == specimen.file))
     print("\n".join(line for each in explanations for line in ("", each.id, *each.lines)))  # pytest -s shows it
     assert all(each.file or "this line" not in each.question for each in explanations)
     found = findings(results, explanations)
-    assert found == specimen.findings, "\n".join(
-        (
-            str(specimen),
-            *(f"Tutor: {sentence}" for sentence in specimen.tutor),
-            f"Findings that were judged: {specimen.findings}",
-            f"Findings now: {found}",
-            "Read what is said today against the code, and give a new verdict by hand.",
-        )
+    tutor = "".join(f"Tutor: {sentence}\n" for sentence in specimen.tutor)
+    assert found == specimen.findings, (
+        f"{specimen}\n{tutor}Findings that were judged: {specimen.findings}\nFindings now: {found}\n"
+        "Read what is said today against the code, and give a new verdict by hand."
     )
 
 

@@ -8,9 +8,6 @@ import torch
 KEPT: list[str] = []
 
 
-# Scopes and control flow.
-
-
 def a_generator_is_sent_to():
     def double(n):
         for i in range(n):
@@ -196,9 +193,6 @@ def a_matrix_is_multiplied_in_place():
     x @= y
     x //= 1
     return x, z is x
-
-
-# Exceptions.
 
 
 def an_error_is_raised():

@@ -9,9 +9,6 @@ X = torch.arange(6.0).reshape(2, 3)
 SEEN: list[str] = []
 
 
-# Transforms of functions.
-
-
 def heads_are_mapped_over():
     def attend(q, k, v):
         scores = q @ k.mT / q.shape[-1] ** 0.5
@@ -73,9 +70,6 @@ def something_of_a_map_is_kept():
         return y
 
     return torch.vmap(f)(X), kept
-
-
-# Autograd.
 
 
 class Square(torch.autograd.Function):
@@ -163,9 +157,6 @@ def tensors_are_of_inference():
         y[0] = 0
         y.mul_(2)
     return y.is_inference(), y.clone()
-
-
-# Tensors that are changed in place, or share memory.
 
 
 def views_are_changed():

@@ -23,9 +23,6 @@ STATS = {"calls": 0}
 KEPT: list[str] = []
 
 
-# Classes.
-
-
 @dataclasses.dataclass
 class Config:
     heads: int = 1
@@ -183,9 +180,6 @@ def annotations_are_read():
         return [z]
 
     return typing.get_type_hints(typed), typed(1), inspect.get_annotations(typed)
-
-
-# Decorators, coroutines, threads.
 
 
 def times(n):

@@ -12,9 +12,6 @@ KEPT: list[str] = []
 COUNTER = 0
 
 
-# State of the module, and of functions.
-
-
 def a_global_dictionary_is_counted_up():
     STATS["calls"] += 1
     return STATS["calls"]

@@ -11,9 +11,6 @@ X = torch.arange(6.0).reshape(2, 3)
 SEEN: list[str] = []
 
 
-# Kinds of tensors.
-
-
 class Loud(Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -153,9 +150,6 @@ def random_numbers_are_drawn():
     torch.manual_seed(3)
     own = torch.Generator().manual_seed(4)
     return torch.rand(2), torch.rand(2, generator=own), F.dropout(torch.ones(8)), nn.Linear(2, 2).weight.detach()
-
-
-# Modules, and functions of others.
 
 
 class Block(nn.Module):
