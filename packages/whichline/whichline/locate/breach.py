@@ -49,25 +49,25 @@ def prove(
 
 def describe_breach(
     experiment: Experiment,
+    trace: Trace,
     places: Sequence[Expression],
     id: str,
     said: Sequence[str],
     question: str,
     right: str = "",
     passing: Sequence[Test] = (),
-    section: str = "",
 ) -> Finding:
     """Report a breach at some expressions as a finding.
 
     Args:
         experiment: the tests that fail because of one breach.
+        trace: of one of them.
         places: the first one is shown.
         id: of the breach.
         said: what was measured, and what it means.
         question: a tutor's question.
         right: the replacement that is the proof, "With float64 here".
         passing: the tests that pass with it.
-        section: of the handout.
     """
     place, problem = places[0], experiment.failing[0].problem
     count = count_failing(len(passing), experiment.total, "passes", "pass", more=" more" if experiment.patch else "")
@@ -78,7 +78,7 @@ def describe_breach(
         likewise=tuple(dict.fromkeys(each.line for each in places if each.line != place.line)),
         proof=f"{right}, {count}." if passing else "",
         question=question,
-        section=section,
+        section=next((step.section for step in trace.steps.values() if step.section), ""),
         tests=tuple(test.name for test in passing or experiment.failing),
         **show_place(place.file, place.function, place.node, experiment.runner.suite.root),
     )
@@ -123,7 +123,3 @@ def is_computed(place: Expression) -> bool:
 def name_places(places: Sequence[Expression]) -> str:
     counts = {1: "here", 2: "in both places"}
     return counts.get(len(places), f"in all {len(places)} places")
-
-
-def get_section(trace: Trace) -> str:
-    return next((step.section for step in trace.steps.values() if step.section), "")

@@ -131,11 +131,8 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
     kinds = set(find_counterparts().findall(here.names[0]))
     as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
     order = trace.steps[here.names[0]].order
-    later = [
-        each
-        for each in list_options(trace, operand)
-        if each.axes == here.axes and trace.steps[each.names[0]].order >= order
-    ]
+    alike = [each for each in list_options(trace, operand) if each.axes == here.axes]
+    later = [each for each in alike if trace.steps[each.names[0]].order >= order]
     later = [each for each in later if trace.steps[each.names[0]].ask]  # one without a question is optional
     return [*as_it_is, *sorted(later, key=lambda each: set(find_counterparts().findall(each.names[0])) != kinds)[:most]]
 
@@ -170,12 +167,9 @@ def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
 
 def list_skipped_upstream(trace: Trace, divergence: Expression) -> list[Options]:
     """List later checkpoints for the right values from which a divergence is computed, the next checkpoints first."""
-    changes: list[Options] = [
-        {operand: option}
-        for operand in list_upstream(trace, divergence, UPSTREAM)
-        if not trace.is_handed_on(operand, divergence)
-        for option in list_later(trace, operand, LATER)
-    ]
+    operands = list_upstream(trace, divergence, UPSTREAM)
+    made = [each for each in operands if not trace.is_handed_on(each, divergence)]
+    changes: list[Options] = [{each: option} for each in made for option in list_later(trace, each, LATER)]
     changes = [each for each in changes if count_skipped(trace, each)[0] > 0]
     return sorted(changes, key=lambda each: count_skipped(trace, each))
 

@@ -103,13 +103,10 @@ def _pass_with_copies(experiment: Experiment, change: Options) -> bool:
 def _corrects(experiment: Experiment, divergence: Expression, wanted: Option, change: Options) -> bool:
     """Tell whether a change makes a divergence equal its checkpoint, and all tests pass."""
     first = experiment.failing[0]
-    if (
-        experiment.runner.is_spent
-        or not experiment.passes(first, change)
-        or not _equals_checkpoint(experiment.run(first, change), divergence, wanted.names[0])
-    ):
+    if experiment.runner.is_spent or not experiment.passes(first, change):
         return False
-    return is_known(experiment, change)
+    then = experiment.run(first, change)
+    return _equals_checkpoint(then, divergence, wanted.names[0]) and is_known(experiment, change)
 
 
 def _equals_checkpoint(trace: Trace, place: Expression, name: str) -> bool:

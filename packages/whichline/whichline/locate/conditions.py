@@ -60,9 +60,8 @@ def find_condition(these: Sequence[Call], others: Sequence[Call], mentioned: Col
     equally simple facts, one about the arguments that are `mentioned` in the raising line comes first.
     """
     here, there = [frozenset(each) for each in these], [frozenset(each) for each in others]
-    facts = sorted(
-        {fact: None for each in these for fact in each}, key=lambda fact: (fact.rank, len({*fact.names} - {*mentioned}))
-    )
+    distinct = dict.fromkeys(fact for each in these for fact in each)
+    facts = sorted(distinct, key=lambda fact: (fact.rank, len({*fact.names} - {*mentioned})))
     common = [fact for fact in facts if all(fact in each for each in here)]
     apart = [fact for fact in common if not any(fact in each for each in there)]
     if apart and apart[0].rank < CHANCE:

@@ -7,7 +7,7 @@ from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check
 from whichline.engine.suite import Test
-from whichline.locate.breach import describe_breach, get_section
+from whichline.locate.breach import describe_breach
 from whichline.locate.digits import find_dtypes
 from whichline.locate.gradients import find_gradients
 from whichline.locate.probe import Expression
@@ -60,5 +60,5 @@ def _find_written(experiment: Experiment) -> Finding | None:
     for place, names in written.items():
         if place.in_place or isinstance(place.node, ast.Call):
             said = f"This writes into {listed(f'`{name}`' for name in names)}, which the caller still holds."
-            return describe_breach(experiment, [place], WRITES, [said], IN_PLACE, section=get_section(trace))
+            return describe_breach(experiment, trace, [place], WRITES, [said], IN_PLACE)
     return None

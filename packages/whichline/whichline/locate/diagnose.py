@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -130,13 +130,7 @@ def find_crashes(case: Diagnosis) -> list[Finding]:
     return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
-FOLLOWING: tuple[Callable[[Diagnosis], list[Finding]], ...] = (
-    find_state,
-    _find_numbers,
-    find_contract,
-    _find_fallback,
-    _find_property,
-)
+FOLLOWING = (find_state, _find_numbers, find_contract, _find_fallback, _find_property)
 
 
 def diagnose(

@@ -11,7 +11,7 @@ from torch import Tensor
 from whichline.engine.case import LAST_DIGITS, dtype_of
 from whichline.engine.compare import WrongAnswer, is_float, listed, name_dtype
 from whichline.engine.finding import MODULE, Finding
-from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
+from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.changes import Slot, get_node
 from whichline.locate.mutants import Mutable
@@ -96,13 +96,13 @@ def _find_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
             other = " ".join(operands[0].text.split())
             said = f"This is {name_dtype(came)} where the inputs are {names}, since `{other}` is {name_dtype(came)}."
             right = f"With `{other}` in the dtype of the inputs"
-            return describe_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
+            return describe_breach(experiment, trace, [meeting], "dtype", [said], DEFAULT, right, passing)
     passing = experiment.list_passing({place: _cast})
     is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.list_operands(place))
     said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{name_dtype(came)} "
     said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
     right = "With the dtype of the inputs here"
-    return describe_breach(experiment, [place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
+    return describe_breach(experiment, trace, [place], "dtype", [said], CAST_BACK, right, passing)
 
 
 def _is_same_in(trace: Trace, operand: Expression, place: Expression, dtype: torch.dtype) -> bool:
@@ -135,7 +135,7 @@ def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding
     said = f"This is {name_dtype(narrow)} where the inputs are {name_dtype(dtype)}{_describe_effect(trace)}."
     right = f"With {name_dtype(dtype)} {name_places(places)}"
     id = f"{name_dtype(narrow)}-inside"
-    return describe_breach(experiment, places, id, [said], DEFAULT, right, passing, get_section(trace))
+    return describe_breach(experiment, trace, places, id, [said], DEFAULT, right, passing)
 
 
 def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expression, Change]:
@@ -172,12 +172,10 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     if test := _find_dtype_test(experiment, trace, narrow):
         said = f"{name_dtype(narrow)} is none of the dtypes here, so it is not computed in float32."
         right = f"With {name_dtype(narrow)} among them"
-        return describe_breach(
-            experiment, [test], "dtype-left-out", [said], question, right, experiment.failing, get_section(trace)
-        )
+        return describe_breach(experiment, trace, [test], "dtype-left-out", [said], question, right, experiment.failing)
     if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
-    return describe_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
+    return describe_breach(experiment, trace, places, "half-inside", [said], question, right, passing)
 
 
 def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -> Expression | None:
@@ -257,14 +255,10 @@ def _is_narrow(value: Any, wide: torch.dtype) -> bool:
 def _widen(runner: Runner, trace: Trace, place: Expression, wide: torch.dtype) -> Change:
     """Replace a narrow value by the operand of the cast, by its checkpoint, or by itself in a wider dtype."""
     value = trace.objects[place][0]
-    operands = [
-        each
-        for each in trace.list_operands(place)
-        if isinstance(x := trace.objects[each][0], Tensor)
-        and x.shape == value.shape
-        and not _is_narrow(x, wide)
-        and find_layout(as_value(value), as_value(x)) == tuple(range(value.ndim))
-    ]
+    tensors = [(each, x) for each in trace.list_operands(place) if isinstance(x := trace.objects[each][0], Tensor)]
+    broad = [(each, x) for each, x in tensors if x.shape == value.shape and not _is_narrow(x, wide)]
+    in_order = tuple(range(value.ndim))
+    operands = [each for each, x in broad if find_layout(as_value(value), as_value(x)) == in_order]
     as_operand = put_operand(runner, operands[0]) if operands and value.numel() > 1 else None
     as_step = put_step(trace, place, lambda x: _cast_up(x, wide))
 
@@ -316,9 +310,8 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         if passing:
             digits = f"{-math.log10(lost[places[0]]):.0f} digits"
             said = f"This is right to {digits}; {name_dtype(dtype)} has {DIGITS[dtype]}."
-            return describe_breach(
-                experiment, places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
-            )
+            right = "With all digits here"
+            return describe_breach(experiment, trace, places, "digits-lost", [said], CANCELS, right, passing)
     return None
 
 

@@ -15,7 +15,7 @@ from whichline.engine.compare import listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.engine.syntax import find_definition
-from whichline.locate.breach import describe_breach, get_section, is_computed, name_places, prove, put_operand, put_step
+from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.mutants import Mutable
 from whichline.locate.options import list_options
@@ -46,11 +46,8 @@ def find_gradients(experiment: Experiment) -> Finding | None:
     if missing:  # elsewhere a cut may be right, as at a maximum
         cut = {place: names for place, names in cut.items() if set(names) & set(missing)}
     off = _list_off(experiment, trace)
-    joined = {
-        place: {place: change}
-        for place in cut
-        if place not in off and (change := _join(experiment.runner, trace, place))
-    }
+    joins = {place: _join(experiment.runner, trace, place) for place in cut if place not in off}
+    joined = {place: {place: change} for place, change in joins.items() if change}
     for changes in (joined, {place: _keep_graph(trace, place) for place in off}):
         places, passing = prove(experiment, changes)
         if passing:
@@ -93,11 +90,8 @@ def _list_off(experiment: Experiment, trace: Trace) -> list[Expression]:
     off: set[Expression] = set()
     experiment.run_anew(trace.test, lambda call, place: None if torch.is_grad_enabled() else off.add(place))
     inner = {each for place in off if place in trace.values for each in trace.list_operands(place)}
-    return [
-        place
-        for place in trace.places
-        if place in off - inner and is_computed(place) and _has_fractions(trace.objects[place][-1])
-    ]
+    outer = [place for place in trace.places if place in off - inner and is_computed(place)]
+    return [place for place in outer if _has_fractions(trace.objects[place][-1])]
 
 
 def _keep_graph(trace: Trace, place: Expression) -> Patch:
@@ -138,7 +132,7 @@ def _describe_cut(
 ) -> Finding:
     said = f"{'Autograd is off here: no' if is_off else 'No'} gradient goes back from here to {_name(lost)}."
     right = f"With the graph kept {name_places(places)}"
-    return describe_breach(experiment, places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
+    return describe_breach(experiment, trace, places, "gradient-cut", [said], CUT, right, passing)
 
 
 def _name(arguments: Sequence[str]) -> str:
@@ -148,14 +142,11 @@ def _name(arguments: Sequence[str]) -> str:
 def _list_copies(trace: Trace, missing: Sequence[str]) -> dict[Expression, str]:
     """Find the last reads of arguments whose numbers then continue in tensors without their graph."""
     found = {}
+    tensors = [(place, x) for place in trace.places for x in trace.objects[place] if isinstance(x, Tensor)]
     for name in missing:
         x = trace.given[name]
         reads = [place for place in trace.places if any(each is x for each in trace.objects[place])]
-        copies = [
-            place
-            for place in trace.places
-            if any(each is not x and _holds(each, x) for each in trace.objects[place] if isinstance(each, Tensor))
-        ]
+        copies = [place for place, each in tensors if each is not x and _holds(each, x)]
         before = [place for place in reads if not copies or trace.is_before(place, copies[0])]
         if before and (statement := _find_statement(before[-1])):
             found[replace(before[-1], node=statement, text=ast.unparse(statement))] = name
@@ -169,15 +160,10 @@ def _holds(copy: Tensor, x: Tensor) -> bool:
 
 def _find_statement(place: Expression) -> ast.stmt | None:
     """Find the innermost statement around an expression."""
-    tree = read_tree(place.file)
     start, end = (place.node.lineno, place.node.col_offset), (place.node.end_lineno, place.node.end_col_offset)
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.stmt)
-        and (node.lineno, node.col_offset) <= start
-        and (node.end_lineno or 0, node.end_col_offset or 0) >= end
-    ]
+    statements = [node for node in ast.walk(read_tree(place.file)) if isinstance(node, ast.stmt)]
+    before = [node for node in statements if (node.lineno, node.col_offset) <= start]
+    around = [node for node in before if (node.end_lineno or 0, node.end_col_offset or 0) >= end]
     return max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
@@ -191,7 +177,7 @@ def _describe_copied(experiment: Experiment, trace: Trace, copies: Mapping[Expre
     passing = experiment.list_passing(parameter) if parameter else []
     id, question = ("gradient-copied", COPIED) if is_copy else ("gradient-cut", CUT)
     right = "With the argument itself in place of the copy"
-    return describe_breach(experiment, places, id, [said, means], question, right, passing, get_section(trace))
+    return describe_breach(experiment, trace, places, id, [said, means], question, right, passing)
 
 
 def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
@@ -216,16 +202,10 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
     """
     gradient = getattr(trace.error, "answer", None)
     is_nan = isinstance(gradient, Tensor) and bool(gradient.isnan().any())
-    places = [
-        place
-        for place in trace.places
-        if is_computed(place) and not place.in_place and isinstance(trace.objects[place][0], Tensor)
-    ]
-    born = [
-        place
-        for place in places
-        if _is_nan(trace, place) and not any(map(partial(_is_nan, trace), trace.list_operands(place)))
-    ]
+    made = [place for place in trace.places if is_computed(place) and not place.in_place]
+    places = [place for place in made if isinstance(trace.objects[place][0], Tensor)]
+    nans = [place for place in places if _is_nan(trace, place)]
+    born = [place for place in nans if not any(_is_nan(trace, each) for each in trace.list_operands(place))]
     right = [place for place in places if trace.match(place)]
     most = experiment.runner.runs + MOST_RUNS
     for place in dict.fromkeys((*(born if is_nan else ()), *right, *places)):
@@ -240,7 +220,7 @@ def _find_bent(experiment: Experiment, trace: Trace) -> Finding | None:
                     right = f"With {name} of `{place}`"
                     if repair := _find_repair(experiment.runner, passing, shown):
                         shown, right = repair.place, repair.words
-                return describe_breach(experiment, [shown], id, [said], question, right, passing, get_section(trace))
+                return describe_breach(experiment, trace, [shown], id, [said], question, right, passing)
     return None
 
 

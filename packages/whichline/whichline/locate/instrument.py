@@ -15,17 +15,9 @@ from whichline.locate.probe import Expression
 PROBE, HELD, VALUE = "__probe__", "__held__", "__value__"  # names that no class mangles
 ENTER, ANSWER, LEAVE = "__enter_call__", "__answer_call__", "__leave_call__"
 PROBED = (
-    ast.Attribute,
-    ast.BinOp,
-    ast.BoolOp,
-    ast.Call,
-    ast.Compare,
-    ast.IfExp,
-    ast.ListComp,
-    ast.Name,
-    ast.Subscript,
+    ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.IfExp, ast.ListComp, ast.Name, ast.Subscript,
     ast.UnaryOp,
-)
+)  # fmt: skip
 READ, WRITE, DELETE = ast.Load(), ast.Store(), ast.Del()
 MOST_FILES = 256  # that stay compiled, since every search needs all files
 T = TypeVar("T", bound=ast.AST)

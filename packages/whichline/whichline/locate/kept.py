@@ -39,12 +39,8 @@ def list_kept(namespaces: Namespaces) -> Kept:
     found = kept.found
     seen: set[int] = set()
     own = {id(namespace) for namespace in namespaces.values()}
-    todo = [
-        (f"{name}", value)
-        for namespace in namespaces.values()
-        for name, value in list(namespace.items())
-        if not name.startswith("__")
-    ]
+    items = [item for namespace in namespaces.values() for item in list(namespace.items())]
+    todo = [(name, value) for name, value in items if not name.startswith("__")]
     names = {namespace.get("__name__") for namespace in namespaces.values()}
     while todo:
         where, x = todo.pop()
@@ -63,11 +59,8 @@ def list_kept(namespaces: Namespaces) -> Kept:
 def list_changed(before: Kept, after: Kept) -> list[str]:
     """List the names in a module whose objects have changed."""
     one, other = before.found, after.found
-    changed = [
-        where
-        for where in {**one, **other}
-        if where not in one or where not in other or not _is_same(one[where], other[where])
-    ]
+    same = {where for where in one.keys() & other.keys() if _is_same(one[where], other[where])}
+    changed = [where for where in {**one, **other} if where not in same]
     return list(dict.fromkeys(where.partition(".")[0].partition("[")[0].strip("'") for where in changed))
 
 
@@ -99,7 +92,8 @@ def _describe(x: Any) -> Any:
     if type(x) in (FunctionType, type, ModuleType):
         return None
     if isinstance(x, Tensor):
-        return (x.shape, x.data_ptr() if x.layout.__str__() == "torch.strided" else 0, _version(x))
+        version = 0 if x.is_inference() else x._version
+        return x.shape, x.data_ptr() if x.layout.__str__() == "torch.strided" else 0, version
     if isinstance(x, np.ndarray):
         return x.shape, x.tobytes() if x.size <= WHOLE else 0
     if isinstance(x, dict | list | set | frozenset | deque):
@@ -107,10 +101,6 @@ def _describe(x: Any) -> Any:
     if isinstance(x, CACHE):
         return x.cache_info().currsize
     return x if isinstance(x, int | float | str | bytes) else type(x)
-
-
-def _version(x: Tensor) -> int:
-    return 0 if x.is_inference() else x._version
 
 
 def _list_parts(x: Any, own: set[int], names: set[Any]) -> Iterator[tuple[str, Any]]:

@@ -114,8 +114,7 @@ class MarkedLines:
         """Tell whether a finding marks an expression."""
         if (place.file, place.line) not in self._wrong:
             return False
-        columns = find_columns(place.file, place.node)
-        at = place.line, columns
+        at = place.line, find_columns(place.file, place.node)
         return any(place.line in each.likewise or at == (each.line, each.columns) for each in self.findings)
 
     @cached_property

@@ -108,11 +108,9 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
     if test.cases()[0].dtype != torch.float64:
         return False
     # Parameters made by a constructor are overwritten later; a table that stays is read again elsewhere.
-    return any(
-        isinstance(each, Tensor) and each.dtype == torch.float32 and not place.function.endswith("__init__")
-        for place, objects in runner.look(test).objects.items()
-        for each in objects
-    )
+    objects = runner.look(test).objects.items()
+    kept = [x for place, values in objects if not place.function.endswith("__init__") for x in values]
+    return any(isinstance(x, Tensor) and x.dtype == torch.float32 for x in kept)
 
 
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:

@@ -54,11 +54,8 @@ class Option:
     def is_like(self, other: "Option") -> bool:
         """Tell whether two options are the same but for counterparts: the scaled keys, the scaled values."""
         patterns = [[find_counterparts().sub("*", name) for name in option.names] for option in (self, other)]
-        return (
-            patterns[0] == patterns[1]
-            and self.names != other.names
-            and replace(self, names=(), kinds=None) == replace(other, names=(), kinds=None)
-        )
+        is_alike = patterns[0] == patterns[1] and self.names != other.names
+        return is_alike and replace(self, names=(), kinds=None) == replace(other, names=(), kinds=None)
 
 
 def find_what_is(trace: Trace, place: Expression) -> Option | None:
@@ -78,9 +75,8 @@ def find_what_is(trace: Trace, place: Expression) -> Option | None:
 
 def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
     """Tell whether the n-th value equals the n-th checkpoint."""
-    return len(values) == len(steps) and all(
-        find_layout(as_value(value), step.value) is not None for value, step in zip(values, steps, strict=True)
-    )
+    pairs = zip(values, steps, strict=False)
+    return len(values) == len(steps) and all(find_layout(as_value(x), step.value) is not None for x, step in pairs)
 
 
 def list_options(trace: Trace, place: Expression) -> list[Option]:

@@ -43,17 +43,16 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
-    sentences = [
-        _describe(place, since, trace, kind, runner)
-        for place, since in (followed if "must match the size" in report.text else odd or followed)
-        if (since.file, since.line) != (file, place.line)
-    ]
+    told = followed if "must match the size" in report.text else odd or followed
+    elsewhere = [(place, since) for place, since in told if (since.file, since.line) != (file, place.line)]
+    sentences = [_describe(place, since, trace, kind, runner) for place, since in elsewhere]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())
         tensors = [(place, x) for place in read if isinstance(x := trace.objects[place][0], Tensor)]
         tables = [place for place, x in tensors if x.shape[axis : axis + 1] == (size,)]
         begins = [since for place in tables[:1] if (since := _follow(trace, place, size))]
-        numbers = [each for since in begins for each in trace.list_operands(since) if _is_number(trace, each, size)]
+        operands = [each for since in begins for each in trace.list_operands(since)]
+        numbers = [each for each in operands if trace.is_number(each) and size in trace.objects[each]]
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
         sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(sentences)][:MOST]
@@ -114,10 +113,6 @@ def _is_as_known(trace: Trace, place: Expression) -> bool:
     """Tell whether a tensor equals a checkpoint or an input, and has its shape."""
     value, found = trace.objects[place][-1], trace.find(trace.values[place][-1])
     return bool(found) and found[0] in trace.known.values and trace.known.values[found[0]].tensor.shape == value.shape
-
-
-def _is_number(trace: Trace, place: Expression, number: int) -> bool:
-    return trace.is_number(place) and number in trace.objects[place]
 
 
 def describe_changes(runner: Runner, test: Test, message: str) -> list[str]:

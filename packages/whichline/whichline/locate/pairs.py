@@ -48,11 +48,8 @@ def find_sizes(plain: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[s
     """Find the arguments that are a size of another, a tensor: its name, and the axis, counted from the last."""
     tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
     sizes = [(x.shape[axis], name, axis) for name, x in tensors.items() for axis in range(-1, -x.ndim - 1, -1)]
-    return {
-        each: next((name, axis) for size, name, axis in sizes if size == x)
-        for each, x in plain.items()
-        if type(x) is int and any(size == x for size, _, _ in sizes)
-    }
+    firsts = {size: (name, axis) for size, name, axis in reversed(sizes)}
+    return {each: firsts[x] for each, x in plain.items() if type(x) is int and x in firsts}
 
 
 Pairs = Mapping[tuple[str, str], Sequence[Pair]]  # by the file and the qualified name of the function

@@ -31,18 +31,8 @@ DEEPEST = 64  # depth of nested calls; deeper calls are not told apart
 UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # calls whose numbers will be overwritten
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
 ARRAYS = (
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

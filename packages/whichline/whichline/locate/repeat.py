@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.breach import MOST, describe_breach, get_section, is_computed
+from whichline.locate.breach import MOST, describe_breach, is_computed
 from whichline.locate.cache_key import find_key
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
@@ -78,7 +78,7 @@ def _find_unwritten(experiment: Experiment, test: Test) -> Finding | None:
         return None
     said = f"{int(other.came.isnan().sum() - one.came.isnan().sum())} of the {one.came.numel()} numbers of the answer "
     said += "come from this memory, to which nothing was written."
-    return describe_breach(experiment, [place], "unwritten", [said], UNWRITTEN, section=get_section(one))
+    return describe_breach(experiment, one, [place], "unwritten", [said], UNWRITTEN)
 
 
 def _find_random(experiment: Experiment, test: Test) -> Finding | None:
@@ -93,7 +93,7 @@ def _find_random(experiment: Experiment, test: Test) -> Finding | None:
     said = f"This is random: with another seed the answer differs by up to {off:.2g}."
     is_layer = isinstance(other.objects[place][0], nn.Module)
     question = DRAWN if isinstance(place.node, ast.Call) and not is_layer else RANDOM
-    return describe_breach(experiment, [place], "random", [said], question, section=get_section(one))
+    return describe_breach(experiment, one, [place], "random", [said], question)
 
 
 @contextmanager
@@ -192,8 +192,7 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
         place, right = repair.place, repair.words
         said = "Calls that need different values share this key: the test gets the value of an earlier call."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
-    section = get_section(one)
-    return describe_breach(experiment, [place], "remembers", [said, where], REMEMBERS, right, passing, section)
+    return describe_breach(experiment, one, [place], "remembers", [said, where], REMEMBERS, right, passing)
 
 
 def _find_reader(observed: Observed, kept: Sequence[str]) -> Expression | None:

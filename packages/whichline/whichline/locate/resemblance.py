@@ -97,9 +97,7 @@ def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
 def _describe_size(size: int, trace: Trace) -> str:
     """Name the argument and axis with a size; "" if there is none."""
     shapes = {name: x.shape for name, x in trace.arguments.items() if isinstance(x, Tensor)}
-    found = [
-        f"{name}.shape[{axis - len(s)}]" for name, s in shapes.items() for axis in range(len(s)) if s[axis] == size
-    ]
+    found = [f"{name}.shape[{i - len(s)}]" for name, s in shapes.items() for i in range(len(s)) if s[i] == size]
     return f" (`{found[0]}`)" if found else ""
 
 

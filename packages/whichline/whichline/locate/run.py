@@ -83,12 +83,8 @@ class Runner:
         pairs = self.pairs.get((place.file, place.function.partition(".<locals>")[0]), ())
         if any(each.part is not None and each.adapter in self.lent for each in pairs):
             return True
-        return name == INIT and any(
-            file == place.file
-            and function.rpartition(".")[0] == kind
-            and any(each.adapter in self.lent for each in pairs)
-            for (file, function), pairs in self.pairs.items()
-        )
+        lent = [key for key, pairs in self.pairs.items() if any(each.adapter in self.lent for each in pairs)]
+        return name == INIT and (place.file, kind) in {(file, each.rpartition(".")[0]) for file, each in lent}
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with these replacements."""
@@ -297,7 +293,7 @@ class Experiment:
             self.before[test.name] = self.runner.run(test, self.patch)
         return self.before[test.name]
 
-    def run_anew(self, test: Test, watch: Watch | None = None) -> Trace:
+    def run_anew(self, test: Test, watch: Watch) -> Trace:
         """Run a test again, without one more change."""
         return self.runner.run(test, self.patch, watch=watch)
 

@@ -141,10 +141,8 @@ class Search:
 
     def _list_divergences(self) -> list[Expression]:
         """List the first divergences in the order in which they are computed, tensors made of numbers alone last."""
-        places = dict.fromkeys(
-            place for trace in self.traces for place in trace.places if place not in self.experiment.patch
-        )
-        runner = self.experiment.runner
+        runner, put = self.experiment.runner, self.experiment.patch
+        places = dict.fromkeys(place for trace in self.traces for place in trace.places if place not in put)
         new = [place for place in places if place not in self.tried and not runner.is_answered(place)]
         new = [place for place in new if not runner.is_connecting(place.file)]
         divergences = [place for place in new if self._is_first_divergence(place)]
@@ -162,9 +160,8 @@ class Search:
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""
-        return any(
-            place in trace.values and trace.is_first_divergence(place, self.allows_unknown) for trace in self.traces
-        )
+        runs = (trace for trace in self.traces if place in trace.values)
+        return any(trace.is_first_divergence(place, self.allows_unknown) for trace in runs)
 
     def _is_call(self, place: Expression) -> bool:
         """Tell whether an expression calls a function that is wrong inside, and in which nothing is replaced yet."""
@@ -260,9 +257,8 @@ class Search:
         place, trace, runner = next(iter(found.patch)), found.trace, self.experiment.runner
         only = trace.find_first_wrong(place) if len(trace.value(place)) > 1 else None
         changes = [{place: put_operand(runner, each, True, only)} for each in trace.list_operands(place)]
-        return any(
-            all(self.experiment.run(test, each).passed for test in self._restrict(found).failing) for each in changes
-        )
+        failing = self._restrict(found).failing
+        return any(all(self.experiment.run(test, each).passed for test in failing) for each in changes)
 
     def _restrict(self, found: Found) -> Experiment:
         """Restrict the experiment to the explained tests."""

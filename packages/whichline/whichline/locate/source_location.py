@@ -21,14 +21,9 @@ def read_tree(file: str) -> ast.Module:
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:
     """Return the fields of a finding about an expression; line and columns are of its first line."""
     name, columns = name_file(file, root), find_columns(file, node)
-    code = linecache.getline(file, node.lineno).rstrip("\n")
-    return {
-        "file": name,
-        "line": node.lineno,
-        "function": function,
-        "columns": columns,
-        "code": (f"{name}:{node.lineno}, in {function}", *mark(code, *columns), *show_rest(file, node)),
-    }
+    first = mark(linecache.getline(file, node.lineno).rstrip("\n"), *columns)
+    code = (f"{name}:{node.lineno}, in {function}", *first, *show_rest(file, node))
+    return {"file": name, "line": node.lineno, "function": function, "columns": columns, "code": code}
 
 
 def show_rest(file: str, node: ast.expr | ast.stmt | ast.arg) -> list[str]:
@@ -57,15 +52,10 @@ def name_file(file: str, root: Path) -> str:
     return path.name if path.exists() else "your cell"
 
 
-def is_at(earlier: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
-    """Tell whether a finding is about these columns of a line, or marks the line as one of several."""
-    is_marked = line in earlier.likewise or (line, columns) == (earlier.line, earlier.columns)
-    return bool(file) and file == earlier.file and is_marked
-
-
 def find_same(each: Finding, before: Sequence[Finding]) -> Finding | None:
     """Find an earlier problem's finding that says the same about the same place."""
-    there = [earlier for earlier in before if is_at(earlier, each.file, each.line, each.columns)]
+    at, here = (each.line, each.columns), [one for one in before if each.file and one.file == each.file]
+    there = [one for one in here if each.line in one.likewise or at == (one.line, one.columns)]
     return next((earlier for earlier in there if _is_same(earlier, each)), None)
 
 

@@ -202,13 +202,9 @@ class Trace:
     def find_sole_origin(self, place: Expression) -> Expression:
         """Find the expression that computed a value if nothing else reads the value; else return the place itself."""
         wanted, origin = self.objects[place][0], self.find_origin(place)
-        others = [
-            inner
-            for each in self.places
-            if (each.file, each.function) == (place.file, place.function) and not isinstance(each.node, ast.Name)
-            for inner in self.list_operands(each)
-            if inner is not place and isinstance(inner.node, ast.Name)
-        ]
+        beside = [each for each in self.places if (each.file, each.function) == (place.file, place.function)]
+        read = [inner for each in beside if not isinstance(each.node, ast.Name) for inner in self.list_operands(each)]
+        others = [inner for inner in read if inner is not place and isinstance(inner.node, ast.Name)]
         return place if any(each is wanted for other in others for each in self.objects[other]) else origin
 
     @cached_property

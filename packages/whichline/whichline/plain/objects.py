@@ -108,11 +108,9 @@ class Construction:
         """Take an object's history and its present state apart."""
         parts |= self.parts
         tensors = self.list_tensors(value)
-        state = {
-            key: take_apart(x, f"{name}.{key}", parts)
-            for key, x in {**self.list_settings(value), **tensors}.items()
-            if key not in self.computed or not is_equal(x, self.computed[key])
-        }
+        present = {**self.list_settings(value), **tensors}
+        changed = {key: x for key, x in present.items() if not is_equal(x, self.computed.get(key))}
+        state = {key: take_apart(x, f"{name}.{key}", parts) for key, x in changed.items()}
         life = Life(kind=self.kind, given=self.form, calls=tuple(self.calls), state=state, tensors=tuple(tensors))
         life.made = self
         return life

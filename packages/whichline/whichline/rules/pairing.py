@@ -111,11 +111,8 @@ class Lesson:
         tensors = [value for value in self._arguments.values() if isinstance(value, Tensor)]
         # These may differ between calls: one layer may do the work of three.
         sizes = {size for each in tensors for size in each.shape}
-        plain = {
-            name: value
-            for name, value in self._arguments.items()
-            if not isinstance(value, Tensor) and not (type(value) is int and value in sizes)
-        }
+        others = {name: value for name, value in self._arguments.items() if not isinstance(value, Tensor)}
+        plain = {name: value for name, value in others.items() if type(value) is not int or value not in sizes}
         found: dict[str, Source] = {}
         for maker in self._makers:
             if (id(made), maker) in CONSTRUCTED:
