@@ -83,11 +83,6 @@ class Calls:
 def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
     """Compare each call of a paired function in some tests with the reference of its adapter.
 
-    Args:
-        runner: knows the pairs.
-        tests: the tests.
-        patch: replacements.
-
     Raises:
         Exception: an error of ours.
     """

@@ -91,13 +91,9 @@ def is_known(experiment: Experiment, change: Options) -> bool:
         before = experiment.run(test)
         if not all(map(before.is_right, change)) or not experiment.passes(test, change):
             return False
-    return not _pass_with_copies(experiment, change)
-
-
-def _pass_with_copies(experiment: Experiment, change: Options) -> bool:
-    """Tell whether the tests pass with mere copies of the values: then these are wrongly shared, and not wrong."""
+    # If they pass with mere copies of the values, these are wrongly shared, and not wrong.
     failing = [test for test in experiment.failing if not experiment.run(test).passed][:1]
-    return any(experiment.run(test, dict.fromkeys(change, copy)).passed for test in failing)
+    return not any(experiment.run(test, dict.fromkeys(change, copy)).passed for test in failing)
 
 
 def _corrects(experiment: Experiment, divergence: Expression, wanted: Option, change: Options) -> bool:

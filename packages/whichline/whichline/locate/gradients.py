@@ -270,15 +270,10 @@ def _list_setting(name: Expression) -> set[int]:
     for node in ast.walk(Mutable(read_tree(name.file), name.function).function):
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if name.text in map(_name_set, targets):
+            named = [each.value if isinstance(each, ast.Subscript) else each for each in targets]
+            if any(isinstance(each, ast.Name) and each.id == name.text for each in named):
                 found |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
     return found
-
-
-def _name_set(target: ast.expr) -> str:
-    """The name that an assignment sets, or the name of which it sets elements; "" for other targets."""
-    target = target.value if isinstance(target, ast.Subscript) else target
-    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _reach_from(trace: Trace, node: ast.expr) -> set[str]:

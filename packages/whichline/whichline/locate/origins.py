@@ -121,11 +121,8 @@ def describe_changes(runner: Runner, test: Test, message: str) -> list[str]:
         return []
     trace = runner.look(test)
     changing = {(each.file, each.line): each for each in trace.places if each.in_place or _is_in_place(each.node)}
-    found = [
-        each
-        for each in changing.values()
-        if any(isinstance(x, Tensor) and str([*x.shape]) == f"[{shape[1]}]" for x in trace.objects[each])
-    ]
+    tensors = {each: [x for x in trace.objects[each] if isinstance(x, Tensor)] for each in changing.values()}
+    found = [each for each, own in tensors.items() if any(str([*x.shape]) == f"[{shape[1]}]" for x in own)]
     if len(found) != 1:
         return []
     return [f"{name_file(found[0].file, runner.suite.root)}:{found[0].line} changes a tensor of this shape in place."]

@@ -143,15 +143,10 @@ def describe_repair(
     passed = [test for test in tests if not test.memory]
     explained = [test for test in failing if test in passed or repair.passes(test)]
     problem = tests[0].problem
-    return Finding(
-        problem,
-        f"{problem}-repair",
-        (),
-        proof=f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}.",
-        question=ASK_ORDER if repair.mutant.words == EXCHANGED else ASK,
-        tests=tuple(test.name for test in explained),
-        **repair.show(runner.suite.root),
-    )
+    proof = f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}."
+    ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
+    tests, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
+    return Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=tests, **place)
 
 
 class Function:

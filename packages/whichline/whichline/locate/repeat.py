@@ -115,13 +115,9 @@ def _find_source(
     if not isinstance(one.came, Tensor) or is_equal(one.came, other.came):
         return None
     differs = [place for place in other.places if not _has_same_values(one, other, place)]
-    roots = [
-        place
-        for place in differs
-        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.find_origin(place) is place))
-        and place in one.values
-        and not set(other.list_operands(place)) & set(differs)
-    ]
+    roots = [place for place in differs if place in one.values and not {*other.list_operands(place)} & {*differs}]
+    names = {place for place in roots if isinstance(place.node, ast.Name) and other.find_origin(place) is place}
+    roots = [place for place in roots if is_computed(place) or place in names]
     inner, outer = [], list[list[Expression]]()
     for place in roots[:MOST]:
         (outer if any(other.list_inside(place)) else inner).append([place])

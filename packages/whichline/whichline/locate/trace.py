@@ -363,15 +363,9 @@ class Trace:
 
     def is_called_rightly(self, place: Expression) -> bool:
         """Tell whether an expression calls a function with right arguments, and is wrong, but is not the output."""
-        return (
-            isinstance(place.node, ast.Call)
-            and self.values[place][0] is not None
-            and bool(self.inside[place])
-            and not self.is_number(place)
-            and not self.is_right(place)
-            and not self.is_returned(place)
-            and self.has_right_operands(place, looks_inside=False)
-        )
+        is_call = isinstance(place.node, ast.Call) and self.values[place][0] is not None and bool(self.inside[place])
+        is_wrong = is_call and not (self.is_number(place) or self.is_right(place) or self.is_returned(place))
+        return is_wrong and self.has_right_operands(place, looks_inside=False)
 
     def has_right_operands(
         self, place: Expression, allows_unknown: bool = False, looks_inside: bool = True, may_count: bool = False

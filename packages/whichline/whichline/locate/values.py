@@ -126,11 +126,8 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
     if len(long) == len(want) and sorted(right.shape[axis] for axis in long) != sorted(want):
         return
     for order in itertools.permutations(long):
-        if (
-            _becomes([right.shape[axis] for axis in order], want)
-            and not (list(order) == long and tuple(right.shape) == tuple(shape))
-            and _is_plain(right, order)
-        ):
+        fits = _becomes([right.shape[axis] for axis in order], want) and _is_plain(right, order)
+        if fits and not (list(order) == long and tuple(right.shape) == tuple(shape)):
             ones = [axis for axis, size in enumerate(right.shape) if size == 1]
             yield (*ones, *order), right.permute((*ones, *order)).reshape(tuple(shape))
 

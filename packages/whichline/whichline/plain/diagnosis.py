@@ -312,14 +312,8 @@ class Diagnosis:
         passing = [test for test in failing if repair.passes(self.suite.make_item(test, is_anew))]
         if 2 * len(passing) < len(failing):
             return None  # as many a change would do
-        finding = Finding(
-            name,
-            f"{name}-repair",
-            (words,),
-            proof=_describe_proof(repair.words, name, passing, failing),
-            tests=tuple(passing),
-            **repair.show(self.suite.root),
-        )
+        proof, place = _describe_proof(repair.words, name, passing, failing), repair.show(self.suite.root)
+        finding = Finding(name, f"{name}-repair", (words,), proof=proof, tests=tuple(passing), **place)
         self.repairs.append((repair, finding, is_anew))
         return finding
 
