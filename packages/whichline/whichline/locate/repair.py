@@ -145,8 +145,8 @@ def describe_repair(
     problem = tests[0].problem
     proof = f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}."
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
-    tests, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
-    return Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=tests, **place)
+    names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
+    return Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
 
 
 class Function:

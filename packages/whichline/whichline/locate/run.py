@@ -83,8 +83,10 @@ class Runner:
         pairs = self.pairs.get((place.file, place.function.partition(".<locals>")[0]), ())
         if any(each.part is not None and each.adapter in self.lent for each in pairs):
             return True
+        if name != INIT:
+            return False
         lent = [key for key, pairs in self.pairs.items() if any(each.adapter in self.lent for each in pairs)]
-        return name == INIT and (place.file, kind) in {(file, each.rpartition(".")[0]) for file, each in lent}
+        return (place.file, kind) in {(file, each.rpartition(".")[0]) for file, each in lent}
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with these replacements."""
