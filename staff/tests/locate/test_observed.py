@@ -337,8 +337,9 @@ def test_what_others_hang_on_a_shared_context_is_not_copied(monkeypatch: pytest.
 
 
 def test_of_a_cell_the_definitions_run_in_a_copy_of_its_names() -> None:
-    source: str = "TRAINED.append(1)\ndef run():\n    KEPT.append(TRAINED[0])\n    return len(KEPT), len(TRAINED)\n"
-    linecache.cache["<cell>"] = len(source), None, source.splitlines(keepends=True), "<cell>"
+    source = "TRAINED.append(1)\ndef run():\n    KEPT.append(TRAINED[0])\n    return len(KEPT), len(TRAINED)\n"
+    lines = [f"{line}\n" for line in source.splitlines()]
+    linecache.cache["<cell>"] = len(source), None, lines, "<cell>"
     names: dict[str, Any] = {"__name__": "__main__", "TRAINED": [], "KEPT": []}
     exec(compile(source, "<cell>", "exec"), names)  # noqa: S102 (the cell above)
     observed = Observed(SimpleNamespace(run=names["run"]), lambda file: file == "<cell>", cell="<cell>")
