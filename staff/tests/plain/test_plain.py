@@ -96,6 +96,9 @@ def running(x):
 
 def balance(x, weights):
     return x @ weights.T, (x - x.mean()).sum()
+
+def above(x, y):
+    return x >= y
 """
 SOLUTION = """
 import random
@@ -160,6 +163,9 @@ def running(x):
 
 def balance(x, weights):
     return x @ weights, x.sum() - x.size * x.mean()
+
+def above(x, y):
+    return y < x
 """
 TESTS = """
 import unittest
@@ -236,6 +242,9 @@ def test_running(x):
 def test_balance(x):
     weights = np.array([[1.0, 2.0, 0.5], [0.0, 0.3, 1.0], [2.0, 0.0, 0.1]])
     assert np.allclose(code.balance(x / 7, weights)[0], x / 7 @ weights)
+
+def test_above(x):
+    assert code.above(x, np.full((2, 3), 4.0)).sum() == 3
 
 async def test_async():
     assert code.plain(1) == 2
@@ -335,6 +344,7 @@ def test_arrays_in_dicts_under_parametrize_and_classes(places: dict[str, str]) -
         ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
         ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
         ("test_phase", "return np.exp(1j * len(x))", "With one more or one less here, the failing test passes."),
+        ("test_above", "return x >= y", "found True in 1 place where False belongs."),
         # What is left of its second number is an error of rounding, other than the reference's.
         ("test_balance", "return x @ weights.T, (x - x.mean()).sum()", "the failing test passes."),
         ("test_name", 'return "wrong"', "Call 1 of code_.name gives 'wrong', and the reference 'right'."),

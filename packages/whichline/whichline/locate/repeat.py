@@ -134,6 +134,7 @@ def _find_maker(one: Trace, other: Trace, place: Expression) -> Expression:
     """Find the call that makes the layer whose parameter an expression reads, unless something sets another one."""
     beside = [each for each in other.places if (each.file, each.function) == (place.file, place.function)]
     read = [each for each in beside if isinstance(each.node, ast.Attribute) and not other.list_operands(each)]
+    read = [each for each in read if isinstance(other.objects[each][0], Tensor)]
     if not read or any(_has_same_values(one, other, each) for each in read):
         return place
     for each in other.places:

@@ -139,8 +139,9 @@ def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
     dtypes = [x.dtype for x in (*given, came, right) if is_float(x)]
     within = max((ROUNDING.get(dtype, 8 * torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
     nothing = NOTHING * max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
-    is_nothing = max(map(find_scale, (came, right))) < nothing * min(map(find_scale, given), default=0.0)
-    return is_nothing or bool(same(came, right, within).all())
+    if is_float(came) and max(find_scale(came), find_scale(right)) < nothing * min(map(find_scale, given), default=0.0):
+        return True
+    return bool(same(came, right, within).all())
 
 
 def as_tensor(x: Any) -> Tensor:
