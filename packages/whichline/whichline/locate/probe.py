@@ -26,7 +26,6 @@ from whichline.locate.deadline import Deadline
 
 MOST_BYTES = 1 << 27  # of the copies that one call keeps
 MOST_TIMES = 512  # events of an expression in one call; one with more events keeps no values
-SELDOM = 16  # after so many events the clock is read
 DEEPEST = 64  # depth of nested calls; deeper calls are not told apart
 UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # calls whose numbers will be overwritten
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
@@ -134,7 +133,7 @@ class Recorder:
     def look(self, place: Expression, value: Any) -> Any:
         """Record a value, and return it or its replacement. A search spends most of its time here."""
         self.looks += 1
-        if self.looks > self.limit or (self.looks % SELDOM == 0 and self.deadline and self.deadline.is_past):
+        if self.looks > self.limit or (self.deadline and self.deadline.is_past):
             raise TooLongError
         if place not in self.put and (self.is_over or not (self.noting or self.watch)):
             return value
