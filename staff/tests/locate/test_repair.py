@@ -51,7 +51,7 @@ def list_answers(
     alike: Collection[str] = ("a", "c[0]", "1"),
     **given: Any,
 ) -> dict[Any, str]:
-    """What all mutants of `f` answer, and what the change is; `given` are more arguments of `make_changes`."""
+    """Return the answers of all mutants of `f`, each with its words; `make_changes` also gets what is `given`."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}

@@ -471,7 +471,7 @@ def test_the_line_in_a_method_or_a_constructor(places: dict[str, str], test: str
         ("test_stats_read", "    self.mean = self.mean + (x - self.mean) * self.count / total"),
         ("test_table", "    for row in range(size - 1):"),
         ("test_table_again", "    for row in range(size - 1):"),
-        # What its calls change is compared from the first call on, whatever later calls show.
+        # The first call is compared on the same tensors as the later ones.
         ("test_follow", "    total += slope + (more.sqrt() - square.sqrt()) * p"),
     ],
 )

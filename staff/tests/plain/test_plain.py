@@ -345,7 +345,7 @@ def test_arrays_in_dicts_under_parametrize_and_classes(places: dict[str, str]) -
         ("test_signed", "return np.prod(x)", "Expected the answer, 2; found −2."),
         ("test_phase", "return np.exp(1j * len(x))", "With one more or one less here, the failing test passes."),
         ("test_above", "return x >= y", "found True in 1 place where False belongs."),
-        # What is left of its second number is an error of rounding, other than the reference's.
+        # Its second number is a mere error of rounding, and differs from the reference's.
         ("test_balance", "return x @ weights.T, (x - x.mean()).sum()", "the failing test passes."),
         ("test_name", 'return "wrong"', "Call 1 of code_.name gives 'wrong', and the reference 'right'."),
         # An argument that is changed in place, and a line that raises in a unittest.

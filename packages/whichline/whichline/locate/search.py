@@ -226,14 +226,15 @@ class Search:
         failing, trace = self.experiment.failing, trace or self.find_trace(place)
         few = choose_kinds(failing, MAX_TRACES)
         tests = [test for test in few if self.experiment.see(test, change, key, explains)]
-        if len(tests) == len(few) and compare(trace, change).is_simple:  # then a few tests show it for all
+        difference = compare(trace, change) if len(tests) == len(few) else None
+        if difference and difference.is_simple:  # then a few tests show it for all
             tests = [test for test in failing if test in few or self.experiment.passes(test, change)]
         else:
             tests = [test for test in failing if self.experiment.see(test, change, key, explains)]
         is_incomplete = len(tests) < len(failing)
         if not tests or (is_incomplete and is_by_chance(self.experiment.only(tests), trace, change)):
             return None
-        return Found(change, trace, compare(trace, change), tuple(test.name for test in tests))
+        return Found(change, trace, difference or compare(trace, change), tuple(test.name for test in tests))
 
     def _refine(self, proved: Found) -> Found:
         """Find the cause of a proved divergence, and describe it."""
