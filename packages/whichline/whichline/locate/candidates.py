@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from whichline.locate.difference import find_other
+from whichline.locate.known import Match
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
@@ -138,11 +139,24 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
 
 
 def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
-    """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`."""
+    """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`.
+
+    Where a name is read, these are the checkpoints after its own: `d_k` may be right, and √d_k belongs there.
+    """
     for operand in list_upstream(trace, divergence):
-        if trace.is_number(operand) and trace.match(operand) and not operand.is_read:
-            for option in list_options(trace, operand):
-                yield from ({place: option} for place in dict.fromkeys((trace.find_origin(operand), operand)))
+        if not trace.is_number(operand) or not (match := trace.match(operand)):
+            continue
+        options = list_options(trace, operand)
+        if operand.is_read:
+            later = [each for each in options if match.names[0] in trace.steps and _is_later(trace, match, each)]
+            yield from ({operand: option} for option in later)
+        else:
+            places = dict.fromkeys((trace.find_origin(operand), operand))
+            yield from ({place: option} for option in options for place in places)
+
+
+def _is_later(trace: Trace, match: Match, option: Option) -> bool:
+    return trace.steps[option.names[0]].order > trace.steps[match.names[0]].order
 
 
 def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:

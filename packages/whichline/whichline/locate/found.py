@@ -20,11 +20,11 @@ class Found:
     difference: Difference  # between the first expression and its checkpoint
     explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
     is_clean: bool = True  # whether everything computed later is right, too
-    shown: Expression | None = None  # the expression to show, if not the first one
+    shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
 
     @property
     def place(self) -> Expression:
-        return self.shown or next(iter(self.patch))
+        return next(iter(self.shown or self.patch))
 
     @property
     def option(self) -> Option:
@@ -102,7 +102,7 @@ def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
     """Say which places were corrected for a proof; `shown` of them are marked."""
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
-        places = 1 if found[0].shown else len(found[0].patch)
+        places = len(found[0].shown or found[0].patch)
         is_one = len(names) == places == 1 and not found[0].option.is_series and not found[0].shown
         several = {1: "With this corrected", 2: "With both places corrected"}
         return f"With {min(names)} here" if is_one else several.get(places, "With all of these corrected")

@@ -21,7 +21,7 @@ from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generalit
 from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, show_place
 from whichline.locate.trace import Trace
-from whichline.locate.unused_arguments import find_unread, list_needed
+from whichline.locate.unused_arguments import find_unread, is_needed
 from whichline.locate.values import is_equal, is_one
 
 MOST = 2  # places that are reported
@@ -120,9 +120,10 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
         call = test.cases()[0].call
         if not trace.steps or call not in runner.follow:
             continue
-        needed = list_needed(runner.follow[call], trace.arguments)
         ran = dict.fromkeys((place.file, place.function) for place in trace.order)
-        for file, function, name, node in find_unread(ran, runner.observed.definitions, sorted(needed)):
+        for file, function, name, node in find_unread(ran, runner.observed.definitions, sorted(trace.arguments)):
+            if not is_needed(runner.follow[call], trace.arguments, name):
+                continue
             problem = wrong[0].problem
             said = f"Your code never uses `{name}`, but the right answer depends on it."
             tests = tuple(each.name for each in wrong)
@@ -149,7 +150,7 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
-        likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
+        likewise=tuple(each.line for each in found.shown or found.patch if each.line != place.line),
         proof=proof,
         question=EXTRA if found.difference.is_needless else own,
         section=step.section,

@@ -164,8 +164,8 @@ class Function:
         code = self.mutable.compile(mutant, self.file)
         if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
             return False
-        own = self.mutable.compile_plainly(self.file)
-        return own is None or self._count_lines(code, tests) >= LEAST * self._count_lines(own, tests)
+        own, few = self.mutable.compile_plainly(self.file), choose_kinds(tests, KINDS)
+        return own is None or self._count_lines(code, few) >= LEAST * self._count_lines(own, few)
 
     def _count_lines(self, code: CodeType, tests: Sequence[Test]) -> int:
         """Count the lines of the student's that some tests run."""

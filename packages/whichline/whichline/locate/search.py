@@ -365,18 +365,19 @@ class Search:
         return []
 
 
-def _find_shown(trace: Trace, place: Expression, option: Option) -> Expression | None:
-    """Find the call to show instead of a constant that it passes, or of a value that is wrong in one of its calls."""
+def _find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expression, ...]:
+    """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
     times = range(len(trace.value(place)))
     if len(times) == 1 or trace.is_number(place):
-        return trace.find_call(place)
+        return tuple(filter(None, [trace.find_call(place)]))
     match = trace.match(place)
     if match and len(match.names) == len(times):
         wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
     else:
         wrong = [time for time in times if not trace.is_right_at(place, time)]
     find = trace.find_argument if place.is_read else partial(find_one_call, trace)
-    return find(place, wrong[0]) if len(wrong) == 1 else None
+    calls = [call for time in wrong if (call := find(place, time))]
+    return tuple(dict.fromkeys(calls)) if len(calls) == len(wrong) < len(times) else ()
 
 
 def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:

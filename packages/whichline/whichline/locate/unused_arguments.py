@@ -12,19 +12,16 @@ from whichline.locate.reference import Reference
 Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file and qualified name
 
 
-def list_needed(reference: Reference, arguments: Mapping[str, Any]) -> set[str]:
-    """Return the tensors and fractions among the arguments that change the right output when they change."""
-    right = reference.answer(arguments)
-    return {name for name, x in arguments.items() if _matters(reference, arguments, name, x, right)}
-
-
-def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: Any, right: Any) -> bool:
+def is_needed(reference: Reference, arguments: Mapping[str, Any], name: str) -> bool:
+    """Tell whether an argument is a tensor or a fraction that changes the right output when it changes."""
+    x = arguments[name]
     if isinstance(x, Tensor):
         other: Any = ~x if x.dtype == torch.bool else x.flip(-1)
     elif isinstance(x, float):
         other = 2 * x
     else:
         return False
+    right = reference.answer(arguments)
     try:
         answer = reference.answer({**arguments, name: other})
     except (RuntimeError, IndexError, ValueError):
@@ -35,19 +32,19 @@ def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: A
 
 
 def find_unread(
-    ran: Collection[tuple[str, str]], definitions: Definitions, needed: Iterable[str]
+    ran: Collection[tuple[str, str]], definitions: Definitions, names: Iterable[str]
 ) -> Iterator[tuple[str, str, str, ast.arg | ast.expr]]:
-    """Yield the needed arguments that a function receives and does not read.
+    """Yield the arguments that a function receives and does not read.
 
     For each: the file and the name of the function, the name of the argument, and where it is received.
 
     Args:
         ran: file and qualified name of the functions that ran.
         definitions: of all functions.
-        needed: names of arguments.
+        names: of arguments.
     """
     nodes = {function: definitions[function] for function in ran if function in definitions}
-    for name in needed:
+    for name in names:
         takes = {function: node for function, node in nodes.items() if name in find_parameters(node)}
         unread = [function for function, node in takes.items() if not _is_read(node, name)]
         others = [node for function, node in takes.items() if function not in unread]
