@@ -16,7 +16,7 @@ from whichline.engine import syntax
 from whichline.engine.assignment import is_own_file, list_own_code
 from whichline.engine.compare import listed
 from whichline.engine.names import Names, bind, compute, find_function, get_names, resolve
-from whichline.engine.syntax import describe_parameters, find_definition, list_assigned, list_own_nodes
+from whichline.engine.syntax import describe_parameters, find_definition, find_node, list_assigned, list_own_nodes
 
 DEEPEST = 5  # how many functions are followed that return one another's output
 Node = TypeVar("Node", bound=ast.AST)
@@ -53,7 +53,7 @@ class Definitions:
     def _list_makers(self) -> Iterator[Any]:
         """The functions that made the values that are None in the expression that raised."""
         trace = self._calls[-1]
-        for each in ast.walk(Source.executing(trace).node or ast.Pass()):
+        for each in ast.walk(find_node(trace) or ast.Pass()):
             if isinstance(each, ast.Call):
                 yield resolve(each.func, get_names(trace))
             elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, get_names(trace), ...) is None:
@@ -200,6 +200,12 @@ class Definitions:
         """The one position at which an attribute of some object is set; "" if there is none, or several."""
         own = self.list_own(ast.Attribute)
         places = {at for at, _, each in own if each.attr == name and isinstance(each.ctx, ast.Store)}
+        return places.pop() if len(places) == 1 else ""
+
+    def find_global(self, name: str) -> str:
+        """The one position at which a file assigns a global name; "" if there is none, or several."""
+        own = ((at, each) for at, holder, each in self.list_own(ast.Assign) if isinstance(holder, ast.Module))
+        places = {at for at, each in own if name in map(ast.unparse, each.targets)}
         return places.pop() if len(places) == 1 else ""
 
     def find_import(self, name: str) -> str:

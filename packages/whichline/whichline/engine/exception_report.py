@@ -15,7 +15,6 @@ from traceback import FrameSummary, format_exception_only
 from types import CodeType, TracebackType
 from typing import Any, get_args
 
-from executing import Source
 from torch import Tensor, nn
 
 from whichline.engine import messages
@@ -27,7 +26,7 @@ from whichline.engine.messages import OF_DTYPES, OPERAND_DTYPES, SIZES
 from whichline.engine.names import find_alike, find_function, get_names, resolve
 from whichline.engine.raised import Raised
 from whichline.engine.refusals import describe_refusal
-from whichline.engine.syntax import find_definition, list_assigned
+from whichline.engine.syntax import find_definition, find_node, list_assigned
 
 TRANSPOSED = ("T", "mT")  # attributes of a tensor whose shapes are worth showing
 FRAMES = 4  # as many outermost and innermost calls are shown: endless recursion has a thousand
@@ -86,10 +85,7 @@ class ExceptionReport:
     @cached_property
     def node(self) -> ast.AST | None:
         """The expression that raised; the statement, if it is the assignment itself that raised."""
-        if not self.calls:
-            return None
-        found = Source.executing(self.calls[-1])
-        return found.node or next((each for each in found.statements if isinstance(each, ast.Assign)), None)
+        return find_node(self.calls[-1]) if self.calls else None
 
     @cached_property
     def meaning(self) -> list[str]:

@@ -83,7 +83,7 @@ DEFINED = "Which file or package should define that name, and how is it spelt th
 BEFORE = "Which line should define that name, and does it run before this one?"
 OPERAND_DTYPES = "Which dtype does each tensor in this line have, and which one does this operation take?"
 INDICES = "Which indices are there along that axis, and which one does this line ask for?"
-SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
+SIZES = r"\b(?:shape|size|dimension|axis|axes|pattern|einsum)"
 OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
 
 

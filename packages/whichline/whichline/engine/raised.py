@@ -60,7 +60,7 @@ class Raised:
         made = self._definitions.find_origin_of_name(node)
         if made is None or made.value is None:
             return ""
-        is_argument = isinstance(made.value, ast.Name)
+        is_argument = isinstance(made.value, ast.Name) and made.code is not self._calls[-1].tb_frame.f_code
         left_out = self._definitions.describe_left_out(made) if is_argument else ""
         if left_out or (is_argument and isinstance(node, ast.Name)):
             return left_out
@@ -127,7 +127,9 @@ class Raised:
             return f"`{text}` has the key {alike[0]!r}, but no key {key!r}.{where}"
         if not keys:
             return f"`{text}` is empty{f': {where[1:]}' if where else ''}"
-        return f"`{text}` has the keys {listed(map(repr, keys))}" if len(keys) <= MOST_KEYS else ""
+        made = self._definitions.find_global(text) if text not in self._calls[-1].tb_frame.f_locals else ""
+        since = f" since {made}" if made else ""
+        return f"`{text}` has the keys {listed(map(repr, keys))}{since}" if len(keys) <= MOST_KEYS else ""
 
     def explain_names(self, match: re.Match[str]) -> str:
         """Say that a name is an attribute of `self`, if `self.` may be missing."""

@@ -2,10 +2,12 @@
 
 import ast
 from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import NamedTuple
 
 from executing import Source
+
+UNPACKING = (ast.Assign, ast.For)
 
 
 class Assigned(NamedTuple):
@@ -14,6 +16,16 @@ class Assigned(NamedTuple):
     line: int
     value: ast.expr | None  # the expression, if it is one
     last: int  # the end of its block: up to there, no line runs before this one has run
+
+
+def find_node(trace: TracebackType) -> ast.AST | None:
+    """The expression that raised; or the statement, if unpacking raised: an assignment, or the values of a loop."""
+    found = Source.executing(trace)
+    return found.node or next((_skip_body(each) for each in found.statements if isinstance(each, UNPACKING)), None)
+
+
+def _skip_body(statement: ast.stmt) -> ast.AST:
+    return statement.iter if isinstance(statement, ast.For) else statement
 
 
 def find_definition(code: CodeType) -> ast.FunctionDef | None:

@@ -16,6 +16,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.engine.syntax import find_definition
 from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
+from whichline.locate.causes import find_one_call
 from whichline.locate.checkpoints import list_reached
 from whichline.locate.mutants import Mutable
 from whichline.locate.options import list_options
@@ -51,8 +52,11 @@ def find_gradients(experiment: Experiment) -> Finding | None:
     for changes in (joined, {place: _keep_graph(trace, place) for place in off}):
         places, passing = prove(experiment, changes)
         if passing:
-            lost = sorted({name for names in cut.values() for name in names})
-            return _describe_cut(experiment, trace, places, cut.get(places[0], lost), passing, is_off=places[0] in off)
+            lost = cut.get(places[0]) or sorted({name for names in cut.values() for name in names})
+            is_off, join = places[0] in off, joins.get(places[0])
+            if join and len(places) == 1:
+                places = [_find_shown(experiment, trace, places[0], join, passing)]
+            return _describe_cut(experiment, trace, places, lost, passing, is_off)
     if not missing:
         return _find_bent(experiment, trace)
     real = [place for place in cut if not trace.is_initial_value(place)]
@@ -120,6 +124,21 @@ def _join(runner: Runner, trace: Trace, place: Expression) -> Change | None:
         if isinstance(x, Tensor) and x.requires_grad and x.dtype == value.dtype and torch.equal(x, value):
             return put_operand(runner, operand)
     return put_step(trace, place)
+
+
+def _find_shown(
+    experiment: Experiment, trace: Trace, place: Expression, join: Change, passing: Sequence[Test]
+) -> Expression:
+    """Find the one call in which a helper must keep the graph, if it may cut it off in others; else show the place."""
+
+    def join_at(wanted: int, call: Call, time: int, value: Any) -> Any:
+        return join(call, time, value) if time == wanted else None
+
+    times = range(len(trace.objects[place]))
+    changes = [{place: partial(join_at, time)} for time in times]
+    enough = [time for time in times if all(experiment.run(test, changes[time]).passed for test in passing)]
+    call = find_one_call(trace, place, enough[0]) if len(enough) == 1 < len(times) else None
+    return call or place
 
 
 def _describe_cut(

@@ -1,5 +1,6 @@
 """Options: the checkpoints that may replace an expression, in the layout and dtype that the code has there."""
 
+import ast
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,9 +104,11 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
 
 
 def _is_among_whole_numbers(trace: Trace, place: Expression) -> bool:
-    """Tell whether a number goes into a tensor of whole numbers, such as positions."""
-    around = [trace.values[each][0] for each in trace.places if place in trace.list_operands(each)]
-    return any(isinstance(x, Tensor) and not x.is_floating_point() for x in around)
+    """Tell whether a number is an index, or goes into a tensor of whole numbers, such as positions."""
+    around = [each for each in trace.places if place in trace.list_operands(each)]
+    values = [trace.values[each][0] for each in around]
+    is_index = any(isinstance(each.node, ast.Subscript) and each.node.value is not place.node for each in around)
+    return is_index or any(isinstance(x, Tensor) and not x.is_floating_point() for x in values)
 
 
 def _order_steps(trace: Trace, place: Expression) -> list[Step]:
@@ -129,9 +132,10 @@ def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Ite
         for step in steps:
             for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
                 yield Option((step.name,), axes, is_sliced=True)
+    here = {found[0] for each in values if (found := trace.find(each)) and found[0] in trace.steps}
     for step in steps:
         for axes, laid in list(lay_out(step.value.tensor, value.shape))[:MOST_LAYOUTS]:
-            if times > 1 or not is_near(value, laid, exactly=True):
+            if here <= {step.name} if times > 1 else not is_near(value, laid, exactly=True):
                 yield Option((step.name,), axes)
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))

@@ -40,7 +40,9 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
     node = check or _narrow(report.node, report.text)
     spans = {span_of(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)}
+    names = get_names(report.calls[-1])
     read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
+    read = [place for place in read if isinstance(resolve(place.node, names), Tensor)]  # and no list of tensors
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = followed if "must match the size" in report.text else odd or followed
@@ -77,7 +79,7 @@ def _find_check(report: ExceptionReport) -> ast.expr | None:
 
 
 def describe_index(report: ExceptionReport) -> list[str]:
-    """Say which line gives a name the number that is no index."""
+    """Say which line gives a name the number that is no index, and where that comes from."""
     wrong = re.search(r"index (-?\d+) is out of bounds", report.text)
     if not wrong or not isinstance(report.node, ast.Subscript):
         return []
@@ -85,11 +87,14 @@ def describe_index(report: ExceptionReport) -> list[str]:
     names = {each.id for each in ast.walk(report.node.slice) if isinstance(each, ast.Name)}
     values = {each: frame.f_locals.get(each) for each in sorted(names)}
     found = [each for each, x in values.items() if isinstance(x, int) and x == int(wrong[1])]
-    lines = [each.line for each in list_assigned(frame.f_code, found[0])] if len(found) == 1 else []
-    if len(lines) != 1:
-        return []
-    text = linecache.getline(frame.f_code.co_filename, lines[0]).strip().rstrip(":")
-    return [f"`{found[0]}` is {wrong[1]} since line {lines[0]}, `{text}`."]
+    sentences: list[str] = []
+    while len(found) == 1 and len(sentences) < MOST and len(lines := list_assigned(frame.f_code, found[0])) == 1:
+        text = linecache.getline(frame.f_code.co_filename, lines[0].line).strip().rstrip(":")
+        since = "since" if lines[0].value else "in"  # of a loop
+        sentences.append(f"`{found[0]}` is {frame.f_locals[found[0]]} {since} line {lines[0].line}, `{text}`.")
+        inner = {each.id for each in ast.walk(lines[0].value or ast.Pass()) if isinstance(each, ast.Name)} - {found[0]}
+        found = [each for each in inner if isinstance(frame.f_locals.get(each), int)]
+    return sentences
 
 
 def describe_partial(report: ExceptionReport, runner: Runner) -> list[str]:

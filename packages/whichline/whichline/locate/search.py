@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early
@@ -44,6 +45,7 @@ class Outcome(NamedTuple):
     passed: bool  # whether the test passes
     is_clean: bool  # whether everything computed later is right, too
     moved: bool  # whether the output changes
+    raised: bool  # whether the code raises, and did not before
     newly_right: int  # how many checkpoints are right that were not
 
 
@@ -210,7 +212,7 @@ class Search:
                     yield replace(found, is_clean=then.is_clean)
             elif not then.moved:
                 unmoved += 1
-            else:
+            elif not then.raised:
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
                     self.near_misses.append(NearMiss(then.newly_right, change))
@@ -295,7 +297,9 @@ class Search:
 
     def _find_call(self) -> list[Found]:
         """Find the smallest call of a function that is wrong inside, where no expression of it is proved."""
-        complete = self._try_all(self.calls).complete
+        complete, incomplete = self._try_all(self.calls)
+        if incomplete and self._explains_half(incomplete) and self.experiment.all_pass(incomplete.patch):
+            return [complete or incomplete]
         return [complete] if complete else []
 
     def _find_with_unknown_operands(self) -> list[Found]:
@@ -342,9 +346,8 @@ class Search:
         return ranked[:MAX_NEAR_MISSES]
 
     def _leave_out_needless(self, found: list[Found]) -> list[Found]:
-        """Leave out each replacement without which the others are proved as well."""
-        for needless in found[:-1]:
-            *others, last = [each for each in found if each is not needless]
+        """Leave out each replacement, or each place of one, without which the others are proved as well."""
+        for needless, (*others, last) in _list_fewer(found):
             experiment = self.experiment.add(join_patches(others))
             search = Search(experiment)
             proved = search._prove(last.patch, experiment.run(last.trace.test))
@@ -365,6 +368,16 @@ class Search:
         return []
 
 
+def _list_fewer(found: Sequence[Found]) -> Iterator[tuple[Found, list[Found]]]:
+    """List all replacements but one, or without one of its places; the last one stays."""
+    for i, each in enumerate(found[:-1]):
+        yield each, [*found[:i], *found[i + 1 :]]
+        for place in each.patch if len(each.patch) > 1 else ():
+            patch = {other: option for other, option in each.patch.items() if other is not place}
+            fewer = replace(each, patch=patch, difference=compare(each.trace, patch), shown=())
+            yield each, [*found[:i], fewer, *found[i + 1 :]]
+
+
 def _find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expression, ...]:
     """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
     times = range(len(trace.value(place)))
@@ -382,8 +395,9 @@ def _find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expres
 
 def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:
     moved = then.came is None or not is_equal(then.came, before.came)
-    count = count_newly_right(before, then, change) if moved and not then.passed else 0
-    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, count)
+    raised = isinstance(before.error, WrongAnswer) and not isinstance(then.error, WrongAnswer | None)
+    count = count_newly_right(before, then, change) if moved and not then.passed and not raised else 0
+    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, raised, count)
 
 
 def count_newly_right(before: Trace, then: Trace, change: Options) -> int:

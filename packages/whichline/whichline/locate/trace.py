@@ -209,7 +209,7 @@ class Trace:
 
     @cached_property
     def intermediates(self) -> set[Expression]:
-        """The expressions that equal no checkpoint, and from which right values are computed."""
+        """The expressions that equal no checkpoint, and from which right values are computed; also their copies."""
         found: set[Expression] = set()
         for place in self.places:
             if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
@@ -221,8 +221,10 @@ class Trace:
                         todo += self.list_operands(inner)
         found = {place for place in found if not self.match(place)}
         values = {identify(value) for place in found for value in self.values[place]}
-        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
-        return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
+        alike = [
+            place for place in self.places if isinstance(place.node, ast.Name | ast.Call) and not self.match(place)
+        ]
+        return found | {place for place in alike if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Expression) -> bool:
         if self.match(place) or place in self.intermediates:
