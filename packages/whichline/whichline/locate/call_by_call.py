@@ -54,12 +54,12 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> t
     if not runner.is_spent:
         runner.lent = ()
         more = _locate(runner, adapters, failing, most)
-        if more[0] or not runner.is_spent:
+        if more[0] or not (runner.is_spent or len(passing) == len(failing)):
             return more
     if any(is_by_chance(Experiment(plain, passing), each.trace, each.patch) for each in found):
         return [], right
     is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
-    return (found if is_enough or len(found) == 1 else []), right
+    return (found if is_enough or len(found) == 1 or len(passing) == len(failing) else []), right
 
 
 def _locate(

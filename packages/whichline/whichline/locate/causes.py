@@ -42,7 +42,13 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if further := _follow_siblings(trace, change, corrects):
         return further
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
-    return min([change, *known], key=partial(count_skipped, trace))
+    return min([change, *known], key=lambda each: (not _is_made(trace, each), *count_skipped(trace, each)))
+
+
+def _is_made(trace: Trace, change: Options) -> bool:
+    """Tell whether the code computes the checkpoint that a change puts in: then it is used too late, or not at all."""
+    wanted = next(iter(change.values())).names[0]
+    return any(wanted in match.names for place in trace.places if (match := trace.match(place)))
 
 
 def find_cause_in_most(

@@ -47,6 +47,7 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
+SUMS = (ast.Add, ast.Sub)
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
@@ -94,6 +95,7 @@ class Changes:
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
     unread: Collection[str]  # parameters that the function does not read
+    products: Collection[ast.BinOp]  # in the function
     list_factors: Callable[[int], Sequence[str]]  # gives the names of what a backward pass may multiply by
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
@@ -116,7 +118,7 @@ class Changes:
         is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_bound or name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in list_next(node))
-        yield from ((node, each, LIKEWISE) for each in list_likewise(node, above, field))
+        yield from ((node, each, LIKEWISE) for each in (*list_likewise(node, above, field), *self._list_weighted(node)))
         if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
             yield from ((node, make_call(name, node), UNUSED) for name in self.unused)
         is_kept = isinstance(above, ast.Assign) or field == "elt"
@@ -145,6 +147,17 @@ class Changes:
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
+
+    def _list_weighted(self, node: ast.AST) -> Iterator[ast.BinOp]:
+        """List a sum with the factor that a sum of the same name has elsewhere: for `x - m`, that of `a * (y - m)`."""
+        own = node.operand if isinstance(node, ast.UnaryOp) else node
+        names = count_read(own).keys() if isinstance(own, ast.BinOp) else ()
+        for product in self.products:
+            for side, other in ((product.left, product.right), (product.right, product.left)):
+                is_alike = isinstance(own, ast.BinOp) and isinstance(side, ast.BinOp) and type(own.op) is type(side.op)
+                if is_alike and isinstance(side.op, SUMS) and names & count_read(side).keys() and own is not side:
+                    left, right = (own, other) if side is product.left else (other, own)
+                    yield ast.BinOp(left, product.op, right)  # type: ignore[arg-type]
 
     def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
         """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""

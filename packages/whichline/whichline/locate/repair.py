@@ -33,6 +33,7 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # file, function, number
 
+PRODUCTS = (ast.Mult, ast.Div)
 MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
@@ -125,6 +126,7 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
         made.keys() - _list_read(tree, name),
         _group_calls(tree),
         mutable.unread,
+        [each for each in ast.walk(mutable.function) if isinstance(each, ast.BinOp) and isinstance(each.op, PRODUCTS)],
         partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
     )
     return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]

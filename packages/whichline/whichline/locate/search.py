@@ -100,16 +100,16 @@ class Search:
     def _list_explanations(self, most: int) -> Iterator[list[Found]]:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
-        yield [complete] if complete else []
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
+        if complete and is_first and not complete.is_clean:  # two earlier checkpoints may explain as much
+            yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
+            yield self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
+        yield [complete] if complete else []
         if is_first:
             yield self._find_common_cause(skipped=not (complete and complete.is_clean))
-        if incomplete and most > 1 and (not complete or incomplete.difference.is_simple):
-            rest = self._list_unexplained(incomplete)
-            more = Search(self.experiment.add(incomplete.patch, rest)).find(most - 1) if rest else []
-            yield self._leave_out_needless([incomplete, *more]) if more else []
+        if incomplete and (not complete or incomplete.difference.is_simple):
+            yield self._add_rest(incomplete, most)
         if complete:
-            yield self._find_together(self._rank_near_misses(), 2) if is_first and not complete.is_clean else []
             return
         if incomplete and (incomplete.difference.is_simple or self._explains_half(incomplete)):
             yield [incomplete]
@@ -124,6 +124,12 @@ class Search:
             yield self._find_together(near_misses, most)
         if is_first:
             yield self._find_in_other_tests()
+
+    def _add_rest(self, found: Found, most: int) -> list[Found]:
+        """Add what explains the tests that one replacement leaves; [] if there is nothing."""
+        rest = self._list_unexplained(found) if most > 1 else []
+        more = Search(self.experiment.add(found.patch, rest)).find(most - 1) if rest else []
+        return self._leave_out_needless([found, *more]) if more else []
 
     def _explains_all(self, found: Sequence[Found]) -> bool:
         return len(list_explained(found)) == len(self.experiment.failing)

@@ -21,6 +21,7 @@ from whichline.rules.pairing import INIT
 
 BEGINS = re.compile("zeros|ones|empty|full")
 SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
+CUTS = re.compile(r"\b(tril|triu)_?$")
 MOST_TIMES = 64  # values of an expression in a loop that are compared one by one
 
 
@@ -212,7 +213,8 @@ class Trace:
         """The expressions that equal no checkpoint, and from which right values are computed; also their copies."""
         found: set[Expression] = set()
         for place in self.places:
-            if self.match(place) and not isinstance(place.node, ast.Name | ast.Subscript) and place not in self.put:
+            is_part = isinstance(place.node, ast.Name | ast.Subscript)
+            if not is_part and self.match(place) and self._shows_operands(place):
                 todo = [*self.list_operands(place)]
                 while todo:
                     inner = todo.pop()
@@ -225,6 +227,17 @@ class Trace:
             place for place in self.places if isinstance(place.node, ast.Name | ast.Call) and not self.match(place)
         ]
         return found | {place for place in alike if {identify(value) for value in self.values[place]} <= values}
+
+    def _shows_operands(self, place: Expression) -> bool:
+        """Tell whether operands are right if an expression is.
+
+        Wrong fractions may give a right mask; and wrong operands a right value, if something is replaced in between.
+        """
+        value, operands = self.values[place][0], [self.values[each][0] for each in self.list_operands(place)]
+        is_mask = isinstance(value, Tensor) and value.dtype == torch.bool
+        if is_mask and any(isinstance(x, Tensor) and x.is_floating_point() for x in operands):
+            return False
+        return not self.put or not (place in self.put or any(each in self.put for each in self.list_inside(place)))
 
     def is_right(self, place: Expression) -> bool:
         if self.match(place) or place in self.intermediates:
@@ -239,7 +252,10 @@ class Trace:
     @cached_property
     def _used(self) -> set[Event | int]:
         depths = self.depths if self.known.steps.is_partial else None
-        return list_used(self.operand_times, depths, self.values, self._is_found, self.put)
+        return list_used(self.operand_times, depths, self.values, self._is_made_of_right, self.put)
+
+    def _is_made_of_right(self, place: Expression, time: int) -> bool:
+        return self._is_found(place, time) and self._shows_operands(place)
 
     def _is_found(self, place: Expression, time: int) -> bool:
         """Tell whether an expression was a step the n-th time that it was computed."""
@@ -305,8 +321,18 @@ class Trace:
         called, value = place.called, self.values[place][0]
         if not called or not (self.is_constructor(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
             return False
-        begins = value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
+        is_mask = value.dtype == torch.bool
+        begins = self._is_cut(place) if is_mask else value.is_floating_point() or BEGINS.search(called)
         return bool(begins) and (is_uniform(value) or (value.numel() == 1 and bool(BEGINS.search(called))))
+
+    def _is_cut(self, place: Expression) -> bool:
+        """Tell whether a triangle is cut out of a tensor."""
+        return any(CUTS.search(each.called) and place in self.list_operands(each) for each in self.places)
+
+    def _is_kept(self, place: Expression) -> bool:
+        """Tell whether an expression reads an attribute in which this run has put a value: a buffer."""
+        is_read = isinstance(place.node, ast.Attribute) and not self.list_operands(place)
+        return is_read and self.find_origin(place) is not place
 
     def is_standalone(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made from numbers alone, or an attribute of an object."""
@@ -323,7 +349,7 @@ class Trace:
             return False
         if not operands and self.is_number(place):
             return self.is_lost_number(place)
-        if isinstance(place.node, ast.Name) or self.is_initial_value(place) or place.is_unset:
+        if isinstance(place.node, ast.Name) or self.is_initial_value(place) or place.is_unset or self._is_kept(place):
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False
