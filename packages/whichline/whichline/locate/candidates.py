@@ -218,7 +218,7 @@ def list_upstream(trace: Trace, divergence: Expression, most: int = 40) -> list[
     todo = [divergence, *found]
     while todo and len(found) < most:
         for operand in trace.list_operands(todo.pop(0)):
-            for each in (operand, trace.find_origin(operand)):
+            for each in filter(None, (operand, trace.find_argument(operand), trace.find_origin(operand))):
                 if each not in found:
                     found[each] = None
                     todo.append(each)

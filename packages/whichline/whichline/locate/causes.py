@@ -42,13 +42,15 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if further := _follow_siblings(trace, change, corrects):
         return further
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
-    return min([change, *known], key=lambda each: (not _is_made(trace, each), *count_skipped(trace, each)))
+    return min([change, *known], key=partial(_rank, trace))
 
 
-def _is_made(trace: Trace, change: Options) -> bool:
-    """Tell whether the code computes the checkpoint that a change puts in: then it is used too late, or not at all."""
-    wanted = next(iter(change.values())).names[0]
-    return any(wanted in match.names for place in trace.places if (match := trace.match(place)))
+def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
+    """Rank causes: if the code computes what belongs there, the name of something else is read, outside a helper."""
+    place, option = next(iter(change.items()))
+    skipped, is_read = count_skipped(trace, change)
+    is_made = any(option.names[0] in match.names for each in trace.places if (match := trace.match(each)))
+    return not is_made, skipped, is_read != is_made, is_read and trace.find_argument(place) is not None
 
 
 def find_cause_in_most(

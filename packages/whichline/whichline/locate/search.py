@@ -355,6 +355,10 @@ class Search:
         """Leave out each replacement, or each place of one, without which the others are proved as well."""
         for needless, (*others, last) in _list_fewer(found):
             experiment = self.experiment.add(join_patches(others))
+            read = [place for place in last.patch if place.is_read]
+            traces = map(experiment.run, choose_kinds(experiment.failing, MAX_TRACES) if read else ())
+            if any(not trace.is_right(place) for trace in traces for place in read):
+                continue  # a name of which something wrong is read is no cause
             search = Search(experiment)
             proved = search._prove(last.patch, experiment.run(last.trace.test))
             proved = search._refine(proved) if proved else None

@@ -160,7 +160,8 @@ class Trace:
         if (place.file, place.function) == (divergence.file, divergence.function):
             return False
         value, operands = self.objects[place][0], self.list_operands(place)
-        return place.is_read or any(each is value for operand in operands for each in self.objects[operand])
+        is_given = place.is_read and isinstance(self.find_origin(place).node, ast.Name)
+        return is_given or any(each is value for operand in operands for each in self.objects[operand])
 
     def find_argument(self, place: Expression, time: int = 0) -> Expression | None:
         """Find the argument that the caller passes for a parameter when that is read for the n-th time."""
