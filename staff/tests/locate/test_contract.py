@@ -249,6 +249,14 @@ def test_weights_that_are_copied(program: Write, copy: str) -> None:
     assert finding.proof == "With the argument itself in place of the copy, the failing test passes."
 
 
+def test_a_helper_that_rightly_cuts_one_graph_is_marked_where_it_cuts_another(program: Write) -> None:
+    stop = ("def run_softmax", "def stop(x):\n    return x.detach()\n\n\ndef run_softmax")
+    largest = ("largest = x.amax(dim, keepdim=True)", "largest = stop(x.amax(dim, keepdim=True))")
+    (finding,) = explain(program(stop, largest, (SUM, "total = stop(e.sum(dim, keepdim=True))")), SOFTMAX)
+    assert marked(finding) == "stop(e.sum(dim, keepdim=True))"
+    assert finding.proof == "With the graph kept here, both failing tests pass."
+
+
 def test_what_the_code_keeps_is_there_afterwards(program: Write) -> None:
     scale = ("import math\n", "import math\n\nSCALE = {1: 2.0}\n")
     suite = program(scale, ("torch.exp(x - largest)", "SCALE[1] ** (x - largest)"))

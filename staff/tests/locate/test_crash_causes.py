@@ -403,7 +403,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (CAUSAL, "torch.ones((length, length), torch.bool).tril()"),
     ),
     "a weight for a layer that is not there": (
-        (LINEAR, "`Layer` has `weight`, and adapters.py:43 gives the key 'out_proj.weight'."),
+        (LINEAR, "`Layer` has `weight`, and adapters.py:43 gives the key 'out_proj.weight'.", "'out_proj.weight'"),
         *layer("{'weight': weights}", "{'out_proj.weight': weights}"),
     ),
     "a method of NumPy": (
@@ -590,8 +590,35 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ANSWER, "    sizes = [d_in, d_out]\n    last = len(sizes)\n    return in_features * sizes[last]\n"),
     ),
     "a row that a loop counts too far": (
-        (LINEAR, "`row` is 7 since line 33, `for row in range(1, d_out + 1)`.", "weights[row]"),
+        (LINEAR, "`row` is 7 in line 33, `for row in range(1, d_out + 1)`.", "weights[row]"),
         (ANSWER, "    for row in range(1, d_out + 1):\n        in_features = in_features * weights[row].sum()\n"),
+    ),
+    "a row that is computed from what a loop counts": (
+        (LINEAR, "`half` is 4 in line 33, `for half in range(d_out)`.", "weights[row]"),
+        (ANSWER, "    for half in range(d_out):\n        row = 2 * half\n        in_features = weights[row] * 2\n"),
+    ),
+    "a helper without a return, whose answer is unpacked": (
+        (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "def sizes_of(x):"),
+        ("def scores_of", "def sizes_of(x):\n    x.shape[-2:]\n\n\ndef scores_of"),
+        ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
+    ),
+    "a list that another name stands for": (
+        (LINEAR, "`joined` is a list since adapters.py:34, `rows`.", "joined.reshape"),
+        (
+            ANSWER,
+            "    rows = [in_features @ each for each in weights]\n    joined = rows\n    return joined.reshape(-1)\n",
+        ),
+    ),
+    "a dictionary that lacks a dtype": (
+        (LINEAR, "`WIDE` has the keys torch.float16 since adapters.py:32.", "WIDE[in_features.dtype]"),
+        (MAKES, f"WIDE = {{torch.float16: torch.float32}}\n\n\n{MAKES}"),
+        (ANSWER, "    return in_features.to(WIDE[in_features.dtype])\n"),
+    ),
+    "a buffer with another name": (
+        (LINEAR, "`Layer` has no `weight`; did you mean `weights`, which adapters.py:35 sets?", "self.weight"),
+        (MAKES, LAYER + MAKES),
+        (PARAMETER, "        self.register_buffer('weights', torch.ones(d_out, d_in))\n"),
+        (ANSWER, "    return Layer(d_in, d_out)(in_features)\n"),
     ),
     "a pattern that has a name": (
         (HEADS, "`JOIN` stands in adapters.py:6.", "rearrange(heads, JOIN)"),

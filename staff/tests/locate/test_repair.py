@@ -28,6 +28,7 @@ def make_changes(
     masks: Sequence[str] = (),
     unread: Collection[str] = (),
     factors: Sequence[str] = (),
+    products: Sequence[str] = ("3 * (a - 1)",),
 ) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
@@ -41,6 +42,7 @@ def make_changes(
         ["str"],
         calls,
         unread,
+        [each for text in products if isinstance(each := ast.parse(text, mode="eval").body, ast.BinOp)],
         lambda _: factors,
     )
 
@@ -126,6 +128,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return solve(abs(a), b, 0)", (-7, 2), 13, changes.NESTED),
         ("return 'left'", (7, 2), "right", changes.OPTION),
         ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
+        ("c = abs(b - a)\n    return c + 3 * (a - 1)", (7, 2), 33, changes.LIKEWISE),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(

@@ -185,3 +185,77 @@ def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> N
     assert list_marks([finding]) == ["fused[..., 2 * d :]"]
     assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
     assert finding.likewise == (finding.line + 1,)
+
+
+def test_a_helper_that_is_right_in_one_of_its_calls_is_marked_where_it_is_called_wrongly(find_alone: Explain) -> None:
+    split = (
+        f"q, k, v = ({SPLIT})",
+        """def split(t, w):
+        return rearrange(t @ w.T, "... n (h d) -> ... h n d", h=num_heads)
+    q = split(x, weights[0])
+    k = split(x, weights[2])
+    v = split(x, weights[0])""",
+    )
+    (finding,) = find_alone(MULTIHEAD, split)
+    assert list_marks([finding]) == ["weights[2]"]
+    assert finding.likewise == (finding.line + 1,)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mark"), [("d_k", "d_k"), ("K.shape[-2]", "K.shape[-2]"), ("(d_k := K.shape[-2])", "K.shape[-2]")]
+)
+def test_a_size_without_its_root_is_marked_where_it_is_used_and_a_wrong_one_where_it_is_read(
+    find_alone: Explain, wrong: str, mark: str
+) -> None:
+    root = "math.sqrt(d_k)"
+    (finding, *_) = find_alone(ATTENTION, (root, wrong if wrong == "d_k" else f"math.sqrt({wrong})"))
+    assert list_marks([finding]) == [mark]
+
+
+def test_two_mistakes_in_one_function_are_found_though_wrong_values_make_it_raise(find_alone: Explain) -> None:
+    """Many checkpoints have the shape of what is rotated; with most of them in all three places, a line raises."""
+    rotated = (
+        "q, k = rotation(q, positions), rotation(k, positions)",
+        "q, k, v = (rotation(x, positions) for x in (q, k, v))",
+    )
+    joined = (
+        'heads, "... h n d -> ... n (h d)") @ o_proj_weight.T, k',
+        'heads, "... h n d -> ... n (d h)") @ o_proj_weight.T, k',
+    )
+    found = find_alone("decoding", rotated, joined)
+    assert list_marks(found) == ["rotation(x, positions)", 'rearrange(heads, "... h n d -> ... n (d h)")']
+    assert found[1].proof == "With these two corrected, all 21 failing tests pass."
+
+
+def test_a_wrong_scale_and_a_mask_that_is_not_used_are_told_apart(find_alone: Explain) -> None:
+    """The masked, scaled scores in place of the scaled ones would make up for both."""
+    unused = ("scores = scores.masked_fill(~mask", "masked = scores.masked_fill(~mask")
+    found = find_alone(
+        ATTENTION, ("math.sqrt(d_k)", "math.sqrt(K.shape[-2])"), unused, ("return scores", "return scores + 0")
+    )
+    assert list_marks(found) == ["K.shape[-2]", "scores"]
+    assert found[0].said == ("Expected d_k, 11; found 7.",)
+    words = "Expected the masked, scaled scores; found the scaled scores. Line 22 computes the masked, scaled scores; "
+    assert found[1].said == (f"{words}nothing uses it.",)
+
+
+def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:
+    frequencies = (
+        "torch.arange(0, d, 2, dtype=torch.float64) / d)",
+        "torch.arange(0, d, 2, dtype=torch.float64) / (d // 2))",
+    )
+    found = find_alone("rope", frequencies, ("torch.arange(longest, dtype", "torch.arange(1, longest + 1, dtype"))
+    marks = [
+        "-torch.arange(0, d, 2, dtype=torch.float64) / (d // 2)",
+        "torch.arange(1, longest + 1, dtype=torch.float64)[:, None]",
+    ]
+    assert list_marks(found) == marks
+
+
+def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain) -> None:
+    ones = (
+        "torch.ones(length, length, dtype=torch.bool).tril()",
+        "torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)",
+    )
+    (finding,) = find_alone(MULTIHEAD, ones)
+    assert list_marks([finding]) == ["torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"]

@@ -106,8 +106,15 @@ class ExceptionReport:
         if self.kind == "TypeError" and FRACTION.search(self.text):
             said = said or self._definitions.find_fraction()
         if self.node and (not said or "unexpected keyword" in self.text):
-            said += Raised(self.error, self.text, self.calls, self._definitions, self.node).explain()
+            said += self._raised.explain()
         return said
+
+    @property
+    def key(self) -> tuple[str, ast.Constant] | None:
+        """The one key for a part that a module lacks, and its position, if that is the mistake."""
+        with suppress(Exception):
+            return self._raised.find_key()
+        return None
 
     @property
     def is_explained(self) -> bool:
@@ -124,6 +131,10 @@ class ExceptionReport:
             if is_answer or "NoneType" in self.text:
                 return self._definitions.find_forgotten(is_answer)
         return None
+
+    @property
+    def _raised(self) -> Raised:
+        return Raised(self.error, self.text, self.calls, self._definitions, self.node or ast.Pass())
 
     @cached_property
     def _definitions(self) -> Definitions:
@@ -221,6 +232,7 @@ class ExceptionReport:
         if like := find_alike(name, own) or find_alike(name, dir(owner)):
             made = self._definitions.find_set(owner, like) if like in own else None
             place = self._definitions.place(made.code, made.line) if made else self._definitions.find_stored(like)
+            place = place or self._definitions.find_text(like)  # of a buffer
             where = f", which {place} sets" if place else ""
             return [f"{what}; did you mean `{like}`{where}?"]
         has = f"; it has {', '.join(own)}" if own else ""

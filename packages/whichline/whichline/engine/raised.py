@@ -19,6 +19,7 @@ from whichline.engine.syntax import find_definition
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
 LISTS, DICTS = (ast.List, ast.ListComp, ast.BinOp), (ast.Dict, ast.DictComp)
+MEMBER = r"^AttributeError: (\w+) has no attribute `(\w+)`"  # torch's words for what a module lacks
 METHODS = ("method", "builtin_function_or_method")
 
 
@@ -235,11 +236,18 @@ class Raised:
         made = [at for at, _, each in self._definitions.list_own(ast.Call) if _name(each.func) == match[1]]
         where = f" in {made[0]}" if len(made) == 1 and type(module).__module__.startswith("torch.") else ""
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
-        keys = self._definitions.list_own(ast.Constant)
-        given = {at: each.value for at, _, each in keys if str(each.value).partition(".")[0] == match[2]}
-        given = {at: value for at, value in given.items() if self._definitions.is_among_calls(at)} or given
-        key = "".join(f", and {at} gives the key {value!r}" for at, value in given.items()) if len(given) == 1 else ""
+        found = self.find_key()
+        key = f", and {found[0]} gives the key {found[1].value!r}" if found else ""
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
+
+    def find_key(self) -> tuple[str, ast.Constant] | None:
+        """Find the one key for a part that a module lacks, and its position."""
+        if not (match := re.search(MEMBER, f"{type(self._error).__name__}: {self._text}")):
+            return None
+        keys = [(at, each) for at, _, each in self._definitions.list_own(ast.Constant)]
+        given = [(at, each) for at, each in keys if str(each.value).partition(".")[0] == match[2]]
+        given = [(at, each) for at, each in given if self._definitions.is_among_calls(at)] or given
+        return given[0] if len({at for at, _ in given}) == 1 else None
 
     def explain_hidden(self, match: re.Match[str]) -> str:
         """Say which layers a module does not know, since they are in a plain list or dictionary."""
@@ -324,7 +332,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"(?s)loading state_dict for (\w+):.*?Missing key\(s\) in state_dict: \"([\w.]+)\"", Raised.explain_buffer),
     (r"loading state_dict for (\w+)", Raised.explain_hidden),
     (r"submodule `([\w.]+)`: ([\[{])", Raised.explain_submodule),
-    (r"^AttributeError: (\w+) has no attribute `(\w+)`", Raised.explain_member),
+    (MEMBER, Raised.explain_member),
     (r"Module \[(\w+)\] is missing the required \"forward\"", Raised.explain_forward),
     (r"which are tied", Raised.explain_tied),
 )

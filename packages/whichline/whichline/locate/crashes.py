@@ -189,6 +189,8 @@ def _report(
     if crash.has_returned:  # compare only with calls whose backward pass ran
         answered = [call for call in answered if call not in crash.calls and FOLLOWED in call]
         crash = _place_gradient(crash, suite)
+    elif key := report.key:
+        crash = replace(crash, frames=[*crash.frames, _make_key_frame(*key, suite.root)])
     elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
         # The function that lacks a `return`, or the adapter whose parameters do not fit.
         frame = _make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
@@ -333,6 +335,14 @@ def _make_frame(
     code = linecache.getline(file, line)
     start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))
     return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
+
+
+def _make_key_frame(at: str, key: ast.Constant, root: Path) -> FrameSummary:
+    function, node = MODULE, getattr(key, "parent", None)  # executing has put it there
+    while node and function == MODULE:
+        function, node = getattr(node, "name", MODULE), getattr(node, "parent", None)
+    columns = (key.col_offset, key.end_col_offset or 0)
+    return _make_frame(str(root / at.rpartition(":")[0]), key.lineno, function, root, columns)
 
 
 def _describe_frame(frame: FrameSummary) -> str:

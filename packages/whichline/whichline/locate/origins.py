@@ -165,13 +165,14 @@ def _follow(trace: Trace, place: Expression, kind: str | int) -> Expression | No
         if isinstance(last[0].node, ast.Name):
             came_in = any(x is trace.objects[last[0]][last[1]] for x in trace.given.values())
             return None if came_in and not is_indexed and (kind != "shape" or len(todo) == 1) else made
-        made = last[0] if {each for each, _ in todo} == {last[0]} else made
+        made = last[0] if todo == {last} else made
         operands = [*trace.operand_times[last], *(_list_shaped(trace, last[0]) if kind == "shape" else ())]
         alike = [(each, time) for each, time in operands if wanted == _read(trace.objects[each][time], kind)]
         if kind == "shape" and not alike and (indices := _list_indices(trace, last[0], value.shape)):
             alike, wanted, is_indexed = indices, _read(trace.objects[indices[0][0]][-1], kind), True
         before = {each for each in map(partial(_find_origin, trace), alike) if number[each[0]] < number[last[0]]}
         if not before:
+            made = last[0] if {each for each, _ in todo} == {last[0]} else made  # in several calls of a helper
             break
         todo = todo - {last} | before
     return None if made is place else made

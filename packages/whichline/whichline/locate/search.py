@@ -101,9 +101,10 @@ class Search:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
-        if complete and is_first and not complete.is_clean:  # two earlier checkpoints may explain as much
+        if complete and is_first:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
-            yield self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
+            near_misses = [] if complete.is_clean else self._rank_near_misses()
+            yield self._find_together([each for each in near_misses if each.newly_right], 2)
         yield [complete] if complete else []
         if is_first:
             yield self._find_common_cause(skipped=not (complete and complete.is_clean))
@@ -298,8 +299,9 @@ class Search:
         divergences = [(self.find_trace(each), each) for each in self.divergences]
         if not (cause := find_common_cause(self.experiment, divergences, skipped)):
             return []
-        everything = tuple(test.name for test in self.experiment.failing)
-        return [Found(cause[1], cause[0], compare(*cause), everything)]
+        (trace, patch), everything = cause, tuple(test.name for test in self.experiment.failing)
+        shown = _find_shown(trace, *next(iter(patch.items()))) if len(patch) == 1 else ()
+        return [Found(patch, trace, compare(trace, patch), everything, shown=shown)]
 
     def _find_call(self) -> list[Found]:
         """Find the smallest call of a function that is wrong inside, where no expression of it is proved."""

@@ -166,11 +166,16 @@ class Trace:
     def find_argument(self, place: Expression, time: int = 0) -> Expression | None:
         """Find the argument that the caller passes for a parameter when that is read for the n-th time."""
         wanted = self.objects[place][time]
-        for _, node in self._list_arguments(place):
+        for call, node in self._list_arguments(place):
             given = self._place_of.get(id(node))
-            if given and any(each is wanted for each in self.objects[given]):
+            if given and any(each is wanted for each in self.objects[given]) and self._runs_in(call, place, time):
                 return given
         return None
+
+    def _runs_in(self, call: Expression, place: Expression, time: int) -> bool:
+        """Tell whether an expression is computed inside a call the n-th time."""
+        event = [i for i, each in enumerate(self.order) if each is place][time]
+        return any(each is call and event in list_inside(self.depths, i) for i, each in enumerate(self.order))
 
     def find_call(self, place: Expression) -> Expression | None:
         """Find the call that passes a literal constant for a parameter, or nothing, so that it has its default."""
@@ -224,10 +229,11 @@ class Trace:
                         todo += self.list_operands(inner)
         found = {place for place in found if not self.match(place)}
         values = {identify(value) for place in found for value in self.values[place]}
-        alike = [
-            place for place in self.places if isinstance(place.node, ast.Name | ast.Call) and not self.match(place)
-        ]
-        return found | {place for place in alike if {identify(value) for value in self.values[place]} <= values}
+        for place in self.places:  # and those that are the same: names, and what a method such as `detach` returns
+            is_copy = isinstance(place.node, ast.Call) and not found.isdisjoint(self.list_operands(place))
+            if (isinstance(place.node, ast.Name) or is_copy) and not self.match(place):
+                found |= {place} if {identify(value) for value in self.values[place]} <= values else set()
+        return found
 
     def _shows_operands(self, place: Expression) -> bool:
         """Tell whether operands are right if an expression is.
