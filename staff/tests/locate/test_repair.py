@@ -128,7 +128,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return solve(abs(a), b, 0)", (-7, 2), 13, changes.NESTED),
         ("return 'left'", (7, 2), "right", changes.OPTION),
         ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
-        ("c = abs(b - a)\n    return c + 3 * (a - 1)", (7, 2), 33, changes.LIKEWISE),
+        ("return abs(b - a) * 5 + a", (7, 2), 82, changes.LIKEWISE),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(

@@ -20,7 +20,7 @@ from whichline.locate.candidates import (
     list_swaps,
 )
 from whichline.locate.difference import find_other
-from whichline.locate.options import Option, Options, list_shifted
+from whichline.locate.options import Option, Options, list_shifted, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
 from whichline.locate.trace import Trace
@@ -166,3 +166,18 @@ def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | No
         if is_call and came is value and len(trace.objects[each]) == 1:
             return each
     return None
+
+
+def find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expression, ...]:
+    """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
+    times = range(len(trace.value(place)))
+    if len(times) == 1 or trace.is_number(place):
+        return tuple(filter(None, [trace.find_call(place)]))
+    match = trace.match(place)
+    if match and len(match.names) == len(times):
+        wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
+    else:
+        wrong = [time for time in times if not trace.is_right_at(place, time)]
+    find = trace.find_argument if place.is_read else partial(find_one_call, trace)
+    calls = [call for time in wrong if (call := find(place, time))]
+    return tuple(dict.fromkeys(calls)) if len(calls) == len(wrong) < len(times) else ()

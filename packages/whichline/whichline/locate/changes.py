@@ -148,16 +148,16 @@ class Changes:
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
 
-    def _list_weighted(self, node: ast.AST) -> Iterator[ast.BinOp]:
+    def _list_weighted(self, node: ast.AST) -> Iterator[ast.expr]:
         """List a sum with the factor that a sum of the same name has elsewhere: for `x - m`, that of `a * (y - m)`."""
         own = node.operand if isinstance(node, ast.UnaryOp) else node
-        names = count_read(own).keys() if isinstance(own, ast.BinOp) else ()
+        if not isinstance(own, ast.BinOp):
+            return
         for product in self.products:
-            for side, other in ((product.left, product.right), (product.right, product.left)):
-                is_alike = isinstance(own, ast.BinOp) and isinstance(side, ast.BinOp) and type(own.op) is type(side.op)
-                if is_alike and isinstance(side.op, SUMS) and names & count_read(side).keys() and own is not side:
-                    left, right = (own, other) if side is product.left else (other, own)
-                    yield ast.BinOp(left, product.op, right)  # type: ignore[arg-type]
+            for name, side in (("left", product.left), ("right", product.right)):
+                is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
+                if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
+                    yield change_fields(product, **{name: own})
 
     def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
         """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""

@@ -1,11 +1,11 @@
 """Proved replacements, and which of several explain the most."""
 
 import ast
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from whichline.locate.candidates import NEXT, list_later
-from whichline.locate.difference import Difference
+from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
@@ -96,6 +96,16 @@ def rank(found: Sequence[Found]) -> tuple[int, int, int]:
     """Rank explanations by the number of tests, by how many differences are simple, and by how few they are."""
     plain = sum(each.difference.is_simple for each in found)
     return len(list_explained(found)), plain, -len(found)
+
+
+def list_fewer(found: Sequence[Found]) -> Iterator[tuple[Found, list[Found]]]:
+    """List all replacements but one, or without one of its places; the last one stays."""
+    for i, each in enumerate(found[:-1]):
+        yield each, [*found[:i], *found[i + 1 :]]
+        for place in each.patch if len(each.patch) > 1 else ():
+            patch = {other: option for other, option in each.patch.items() if other is not place}
+            fewer = replace(each, patch=patch, difference=compare(each.trace, patch), shown=())
+            yield each, [*found[:i], fewer, *found[i + 1 :]]
 
 
 def describe_correction(found: Sequence[Found], shown: int = 2) -> str:

@@ -18,11 +18,11 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early
-from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_one_call, is_by_chance
+from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, is_plain, join_patches, list_explained, rank
-from whichline.locate.options import Option, Options, name_at
+from whichline.locate.found import Found, is_plain, join_patches, list_explained, list_fewer, rank
+from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, choose_kinds
 from whichline.locate.trace import Trace
@@ -293,14 +293,14 @@ class Search:
         ((divergence, wanted),) = found.patch.items()
         if patch := find_cause(experiment, trace, divergence, wanted):
             found = replace(found, patch=patch, difference=compare(trace, patch))
-        return replace(found, shown=_find_shown(trace, found.place, found.option))
+        return replace(found, shown=find_shown(trace, found.place, found.option))
 
     def _find_common_cause(self, skipped: bool) -> list[Found]:
         divergences = [(self.find_trace(each), each) for each in self.divergences]
         if not (cause := find_common_cause(self.experiment, divergences, skipped)):
             return []
         (trace, patch), everything = cause, tuple(test.name for test in self.experiment.failing)
-        shown = _find_shown(trace, *next(iter(patch.items()))) if len(patch) == 1 else ()
+        shown = find_shown(trace, *next(iter(patch.items()))) if len(patch) == 1 else ()
         return [Found(patch, trace, compare(trace, patch), everything, shown=shown)]
 
     def _find_call(self) -> list[Found]:
@@ -355,7 +355,7 @@ class Search:
 
     def _leave_out_needless(self, found: list[Found]) -> list[Found]:
         """Leave out each replacement, or each place of one, without which the others are proved as well."""
-        for needless, (*others, last) in _list_fewer(found):
+        for needless, (*others, last) in list_fewer(found):
             experiment = self.experiment.add(join_patches(others))
             read = [place for place in last.patch if place.is_read]
             traces = map(experiment.run, choose_kinds(experiment.failing, MAX_TRACES) if read else ())
@@ -378,31 +378,6 @@ class Search:
                     rest = self._list_unexplained(found)
                     return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
-
-
-def _list_fewer(found: Sequence[Found]) -> Iterator[tuple[Found, list[Found]]]:
-    """List all replacements but one, or without one of its places; the last one stays."""
-    for i, each in enumerate(found[:-1]):
-        yield each, [*found[:i], *found[i + 1 :]]
-        for place in each.patch if len(each.patch) > 1 else ():
-            patch = {other: option for other, option in each.patch.items() if other is not place}
-            fewer = replace(each, patch=patch, difference=compare(each.trace, patch), shown=())
-            yield each, [*found[:i], fewer, *found[i + 1 :]]
-
-
-def _find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expression, ...]:
-    """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
-    times = range(len(trace.value(place)))
-    if len(times) == 1 or trace.is_number(place):
-        return tuple(filter(None, [trace.find_call(place)]))
-    match = trace.match(place)
-    if match and len(match.names) == len(times):
-        wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
-    else:
-        wrong = [time for time in times if not trace.is_right_at(place, time)]
-    find = trace.find_argument if place.is_read else partial(find_one_call, trace)
-    calls = [call for time in wrong if (call := find(place, time))]
-    return tuple(dict.fromkeys(calls)) if len(calls) == len(wrong) < len(times) else ()
 
 
 def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:
