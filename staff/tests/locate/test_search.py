@@ -259,3 +259,27 @@ def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain)
     )
     (finding,) = find_alone(MULTIHEAD, ones)
     assert list_marks([finding]) == ["torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"]
+
+
+def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain) -> None:
+    low, kept = (
+        ("(~mask, -math.inf)", "(~mask, -1e9)"),
+        ("return scores", "return torch.where(scores > 9e9, 0, scores)"),
+    )
+    found = find_alone(ATTENTION, low, kept)
+    assert list_marks(found)[0] == "scores.masked_fill(~mask, -1e9)"
+
+
+def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:
+    relate = (
+        "def attend_by_heads",
+        """def relate(length, holds):
+    return torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])
+
+
+def attend_by_heads""",
+    )
+    mask = ("torch.ones(length, length, dtype=torch.bool).tril()", "relate(length, lambda i, j: i > j)")
+    (finding,) = find_alone(MULTIHEAD, relate, mask)
+    assert list_marks([finding]) == ["i > j"]
+    assert finding.proof == "With another comparison here, all 22 failing tests pass."

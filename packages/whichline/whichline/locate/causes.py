@@ -7,6 +7,7 @@ right, so the first divergence comes later. A cause is proved if the tests pass 
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from whichline.engine.suite import Test
@@ -18,6 +19,7 @@ from whichline.locate.candidates import (
     list_skipped,
     list_skipped_upstream,
     list_swaps,
+    list_upstream,
 )
 from whichline.locate.difference import find_other
 from whichline.locate.options import Option, Options, list_shifted, name_at
@@ -42,7 +44,18 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if further := _follow_siblings(trace, change, corrects):
         return further
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
-    return min([change, *known], key=partial(_rank, trace))
+    best = min([change, *known], key=partial(_rank, trace))
+    return _follow_equal(experiment, trace, best) or best
+
+
+def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
+    """Find the most upstream value that equals the checkpoint but for a very low number in place of −inf."""
+    place, option = next(iter(change.items()))
+    alike = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
+    changes = (
+        {each: replace(option, axes=match.axes[0])} for each, match in alike[::-1] if match.names == option.names
+    )
+    return next((each for each in changes if is_known(experiment, each)), None)
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:

@@ -54,9 +54,9 @@ def list_doubtful(found: Sequence[Found]) -> list[Expression]:
 def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
-    It may be in unknown masks among the operands, inside a call, in an index that a caller passes, in the bounds of the
-    loops around a constant, or near a place that is no proof. A place is a proof if the difference is simple, or if the
-    operands are earlier checkpoints and all that is computed later is right.
+    It may be in unknown masks among the operands, inside a call, in an index or a lambda that a caller passes, in the
+    bounds of the loops around a constant, or near a place that is no proof. A place is a proof if the difference is
+    simple, or if the operands are earlier checkpoints and all that is computed later is right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
@@ -66,6 +66,8 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [each for each in reversed(trace.places) if each in inside]
     if given := [*filter(None, map(trace.find_argument, _list_indices(place, operands)))]:
         return given
+    if passing := [call for call, inside in trace.inside.items() if place in inside and _passes_lambda(call)]:
+        return passing
     if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
         return [place]
     if not found.difference.is_simple and (behind := [each for each in operands if _lacks_step(trace, each, wanted)]):
@@ -74,6 +76,10 @@ def _list_doubtful(found: Found) -> list[Expression]:
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier
     return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
+
+
+def _passes_lambda(place: Expression) -> bool:
+    return isinstance(place.node, ast.Call) and any(isinstance(each, ast.Lambda) for each in place.node.args)
 
 
 def _lacks_step(trace: Trace, operand: Expression, wanted: int) -> bool:
