@@ -96,17 +96,12 @@ def case(request: pytest.FixtureRequest) -> Test:
 class EngineRuns:
     """Lets the engine run the tests that count, and explains the failures at the end.
 
-    Args:
-        root: the folder of the assignment.
-        suites: folders of tests; pytest runs the tests in them that no problem counts, which are the student's own.
-
-    Raises:
-        AssignmentError: `assignment.toml` cannot be used.
+    In the folders `suites`, pytest runs the tests that no problem counts, which are the student's own. AssignmentError
+    if `assignment.toml` cannot be used.
     """
 
     def __init__(self, root: Path, suites: Sequence[Path]) -> None:
-        self.root = root
-        self.suites = suites
+        self.root, self.suites = root, suites
         self.problems = load_problems(root, left_out=None)
         self.files = find_tests(suites, self.problems.values())
         self.results: list[Result] = []
@@ -114,9 +109,7 @@ class EngineRuns:
         self.explanations: list[Finding] = []
         self.errors: list[str] = []  # of the search
         self.watch: Watch | None = None
-        self.debugged = False
-        self.searched = False
-        self.warned_of_time = False
+        self.debugged = self.searched = self.warned_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest captures what is written to 2 during a test
 
@@ -330,18 +323,11 @@ class EngineRuns:
 
 
 class ResultText(Text):
-    """One result for pytest to print, with the smallest wrong row if nothing explains its problem.
-
-    Args:
-        runs: has the explanations when this is printed.
-        config: says how much to print.
-    """
+    """One result for pytest to print, with the smallest wrong row if nothing explains its problem."""
 
     def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, config: pytest.Config) -> None:
         super().__init__(result.headline, result.details, place)
-        self.result = result
-        self.runs = runs
-        self.config = config
+        self.result, self.runs, self.config = result, runs, config
 
     def toterminal(self, tw: Any) -> None:
         explained = any(each.problem == self.result.problem for each in self.runs.explanations)

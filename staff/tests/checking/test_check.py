@@ -300,15 +300,11 @@ def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_bo
     ("file", "line", "endless", "said"),
     [
         (
-            LINEAR,
-            "return einsum(",
-            f"        while {SOUGHT}: pass\n        x = 2 * x\n        ",
+            *(LINEAR, "return einsum(", f"        while {SOUGHT}: pass\n        x = 2 * x\n        "),
             ("Next: test_linear[2d]", "The search for what is wrong in linear did not end"),
         ),
         (
-            "adapters.py",
-            "import torch\n",
-            "while True: pass\n",
+            *("adapters.py", "import torch\n", "while True: pass\n"),
             ("Error: you pressed Ctrl-C before the first test", ": is there an endless loop at the top of a file?"),
         ),
     ],

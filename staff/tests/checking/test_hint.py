@@ -26,21 +26,22 @@ def test_the_first_step_is_a_question_and_the_last_points_to_the_handout(hint) -
     assert "says more" not in last
 
 
-@pytest.mark.parametrize("step", ["0", "3", "-1"])
-def test_a_step_that_is_not_there(hint, step: str) -> None:
-    result = hint("linear", "--step", step)
-    assert result.exit_code == 1
-    assert result.output == f"Error: linear has hints 1 to 2, not {step}\n"
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *((("linear", "--step", step), f"linear has hints 1 to 2, not {step}") for step in ("0", "3", "-1")),
+        (("lineal",), "no problem is called lineal: is it linear?"),
+    ],
+)
+def test_a_step_or_a_problem_that_is_not_there(hint, arguments: tuple[str, ...], said: str) -> None:
+    result = hint(*arguments)
+    assert (result.exit_code, result.output) == (1, f"Error: {said}\n")
 
 
 def test_a_problem_without_hints(hint, student: Student) -> None:
     path = student.folder / "assignment.toml"
     path.write_text(re.sub(r"hints = \[.*?\n\]\n", "", path.read_text(), flags=re.DOTALL))
     assert hint("linear").output == "Error: linear has no hints\n"
-
-
-def test_an_unknown_problem(hint) -> None:
-    assert hint("lineal").output == "Error: no problem is called lineal: is it linear?\n"
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ def run_linear(d_in, d_out, weights, in_features):
     {}
     return layer(in_features)
 """
+GIVE_BACK = "What should this function give back, and in which line?"
 SWAPPED = """@jaxtyping.jaxtyped(typechecker=beartype)
     def scale(x: Float[Tensor, "..."], size: int, dtype: torch.dtype = torch.float32):
         return x
@@ -199,11 +200,7 @@ def run_linear(d_in: int, d_out: int, weights: Float[Tensor, "d_out d_in"], in_f
 @pytest.mark.parametrize(
     ("end", "said", "question"),
     [
-        (
-            "layer(in_features)",
-            "run_linear returned None (is a return missing?)",
-            "What should this function give back, and in which line?",
-        ),
+        ("layer(in_features)", "run_linear returned None (is a return missing?)", GIVE_BACK),
         (SWAPPED, "scale got 7 for x", ""),
     ],
 )
@@ -214,33 +211,27 @@ def test_what_an_annotation_finds_keeps_the_names_and_asks_what_fits(tmp_path, e
     assert found.ask(end, "") == question
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("return", ["run_linear returned None (is a return missing?)", "  expected a tensor (... d_out)"]),
-        ("return in_features, 1", ["run_linear returned a tuple (return the tensor alone)"]),
-        ("return layer", ["run_linear returned the module Linear (call it with its input)"]),
-        ("return weights.numpy()", ["run_linear returned a NumPy array (stay with torch, or no gradient flows)"]),
-        ("return weights > 0", ["run_linear returned a tensor of bool, expected float"]),
-        (
-            "return in_features",
-            [
-                "run_linear returned a tensor of shape (2, 3, 7), expected (... d_out)",
-                "  axis d_out: got 7, expected 5, its size elsewhere in this call",
-            ],
-        ),
-        (
-            "return run_linear(d_in, d_out, weights.mT, in_features)",
-            [
-                "run_linear got a tensor of shape (2, 3, 7) for in_features, expected (...",
-                "d_in)",
-                "  axis d_in: got 7, expected 5, its size elsewhere in this call",
-                "  adapters.py:22, in run_linear",
-            ],
-        ),
-        ("return run_linear('7', d_out, weights, in_features)", ["run_linear got '7' for d_in", "  expected int"]),
+UNTYPED = {
+    "return": ["run_linear returned None (is a return missing?)", "  expected a tensor (... d_out)"],
+    "return in_features, 1": ["run_linear returned a tuple (return the tensor alone)"],
+    "return layer": ["run_linear returned the module Linear (call it with its input)"],
+    "return weights.numpy()": ["run_linear returned a NumPy array (stay with torch, or no gradient flows)"],
+    "return weights > 0": ["run_linear returned a tensor of bool, expected float"],
+    "return in_features": [
+        "run_linear returned a tensor of shape (2, 3, 7), expected (... d_out)",
+        "  axis d_out: got 7, expected 5, its size elsewhere in this call",
     ],
-)
+    "return run_linear(d_in, d_out, weights.mT, in_features)": [
+        "run_linear got a tensor of shape (2, 3, 7) for in_features, expected (...",
+        "d_in)",
+        "  axis d_in: got 7, expected 5, its size elsewhere in this call",
+        "  adapters.py:22, in run_linear",
+    ],
+    "return run_linear('7', d_out, weights, in_features)": ["run_linear got '7' for d_in", "  expected int"],
+}
+
+
+@pytest.mark.parametrize(("line", "told"), UNTYPED.items())
 def test_a_value_without_the_type_of_its_annotation_is_told_in_two_lines(tmp_path, line, told):
     lines = report(tmp_path, annotate(line))
     assert lines[: len(told)] == told

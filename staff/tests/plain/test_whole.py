@@ -2,20 +2,11 @@
 
 import pytest
 
-from staff.tests.plain.test_plain import run_suite
+from staff.tests.plain.test_plain import TABLE, run_suite
 
 pytestmark = pytest.mark.slow
 
-TABLE = """
-[tool.whichline]
-code = ["code_"]
-reference = "solution"
-
-[tool.whichline.names]
-Port = "Original"
-
-[tool.pytest.ini_options]
-"""
+NAMES = '[tool.whichline.names]\nPort = "Original"\n'
 SOLUTION = """
 from dataclasses import dataclass
 
@@ -173,7 +164,7 @@ def test_norm(original, expected, x):
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run_suite(tmp_path_factory.mktemp("port"), TABLE, CODE, SOLUTION, TESTS)
+    return run_suite(tmp_path_factory.mktemp("port"), TABLE + NAMES, CODE, SOLUTION, TESTS)
 
 
 def test_a_line_in_a_layer_of_a_port(places: dict[str, str]) -> None:

@@ -119,14 +119,9 @@ def name_places(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
-    """The board for rich to print, with the first explanation below it, and then perhaps all others.
+    """The board for rich to print, with the first explanation below it, and with `everything` all the others.
 
-    Args:
-        scores: one for each row.
-        run: the run that gave the results.
-        root: the folder of the assignment.
-        whole: whether these are all the problems; then a welcome or "submit" may be shown.
-        everything: whether to show all the explanations.
+    With `whole`, these are all the problems, so a welcome or "submit" may be shown.
     """
     # It fits into 60 columns: half a screen, beside an editor.
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)

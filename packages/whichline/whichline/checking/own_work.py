@@ -38,10 +38,7 @@ def find_deductions(
 ) -> dict[str, dict[str, float]]:
     """Compute the points that each problem loses, for each work that is not the student's own.
 
-    Args:
-        root: the folder of the assignment.
-        problems: all problems, by id.
-        seen: the forbidden functions that the tests of each problem used, if they ran.
+    In `seen` are the forbidden functions that the tests of each problem used, if they ran.
     """
     name_work = load_forbidden(root / FILE_NAME).name_work
     ran = {problem: {name_work(use.function) for use in seen.get(problem, ())} for problem in problems}
@@ -49,10 +46,7 @@ def find_deductions(
 
 
 def list_forbidden_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
-    """A title, and lines that say which problems lose points for what; nothing if all is the student's own work.
-
-    The arguments are those of `find_deductions`.
-    """
+    """A title, and lines that say which problems lose points for what; nothing if all is the student's own work."""
     found = find_deductions(root, problems, seen)
     if not found:
         return []
@@ -63,16 +57,12 @@ def list_forbidden_work(root: Path, problems: Mapping[str, Problem], seen: Mappi
         cost = f"{sum(paid.values()):g} of {problems[problem].points:g} {bonus}points will not count"
         lines.append(f"{problem}: {cost}. In its tests you use")
         uses = sorted(use for use in seen[problem] if name_work(use.function) in paid)
-        lines += [f"  {_locate_use(root, use)}" for use in uses[:MAX_SHOWN]]
+        for use in uses[:MAX_SHOWN]:
+            file, source = Path(use.file).relative_to(root).as_posix(), linecache.getline(use.file, use.number).strip()
+            lines.append(f"  {replace(use, file=file, source=source)}")
     lines.append("Compute it yourself; docs/assignment.md says what you may use.")
     everything = {use for uses in seen.values() for use in uses}
     if find_deductions(root, problems, {problem: seen.get(problem, everything) for problem in problems}) != found:
         check = f"{name_command('check')} runs them all"
         lines.append(f"With all problems run, another one may lose these points; {check}.")
     return lines
-
-
-def _locate_use(root: Path, use: Use) -> Use:
-    """The use with the file's path relative to the root, and with the source."""
-    source = linecache.getline(use.file, use.number).strip()
-    return replace(use, file=Path(use.file).relative_to(root).as_posix(), source=source)

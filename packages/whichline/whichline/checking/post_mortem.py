@@ -17,12 +17,7 @@ class HereError(Stopped):
 
 
 def find_frame(suite: Suite, test: Test, findings: Sequence[Finding]) -> TracebackType | None:
-    """Run a test again, up to the line that the student should look at.
-
-    Args:
-        suite: the student's functions.
-        test: a test that fails.
-        findings: those that explain it.
+    """Run a failing test again, up to the line that the student should look at.
 
     Returns:
         A traceback of only the student's frames. It ends where the code raised. If it did not raise, it ends before the

@@ -97,11 +97,7 @@ class Run:
         return (result for result in self.results.values() if result.outcome is Outcome.NOT_RUN)
 
     def results_or_error(self) -> list[Result]:
-        """The results of a run that has ended, by itself or by Ctrl-C.
-
-        Raises:
-            click.ClickException: no test could be run.
-        """
+        """The results of a run that has ended, by itself or by Ctrl-C; click.ClickException if no test could be run."""
         if self.broken:
             raise click.ClickException(f"the tests could not start\n{self.broken}")
         if not self.results:

@@ -30,13 +30,7 @@ Failure = tuple[Test, Result]
 
 
 class ShortFailures:
-    """Shortens pytest's output about failing tests.
-
-    Args:
-        results: of all tests.
-        failures: by the id of the item, each failing test and its result.
-        explanations: the findings of all problems; complete when the failures are printed.
-    """
+    """Shortens pytest's output about failing tests; the lists are complete when the failures are printed."""
 
     def __init__(self, results: list[Result], failures: Mapping[str, Failure], explanations: list[Finding]) -> None:
         self.results, self.failures, self.explanations = results, failures, explanations

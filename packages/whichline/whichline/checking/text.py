@@ -1,6 +1,7 @@
 """A failure in pytest's form: pytest uses `toterminal`, and the position and the message of `reprcrash`."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from whichline.checking.board import wrap_lines
@@ -18,13 +19,6 @@ class Place(NamedTuple):
         return f"{self.path}:{self.lineno}: {self.message}"
 
 
-class Printed(list[str]):
-    """Replaces pytest's terminal, and keeps the lines."""
-
-    def line(self, line: str = "", **_: bool) -> None:
-        self.append(line)
-
-
 class Text:
     """An explanation of a failure, which pytest prints."""
 
@@ -33,8 +27,8 @@ class Text:
         self.reprcrash = Place(*place, headline)
 
     def __str__(self) -> str:
-        printed = Printed()
-        self.toterminal(printed)
+        printed: list[str] = []
+        self.toterminal(SimpleNamespace(line=lambda line="", **_: printed.append(line)))
         return "\n".join(printed)
 
     def toterminal(self, tw: Any) -> None:

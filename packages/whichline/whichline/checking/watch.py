@@ -31,13 +31,8 @@ LONG = 2.0  # seconds; the reference needs milliseconds for any test
 def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool) -> None:
     """Show the board of the chosen problems, at once and after every save, until q or Ctrl-C.
 
-    Args:
-        root: the folder of the assignment.
-        chosen: ids of problems.
-        spare: run the tests each time in a separate process that has already imported torch, not in a fork.
-
-    Raises:
-        AssignmentError: `assignment.toml` was changed and cannot be used any more.
+    With `spare`, each run has a separate process that has already imported torch, and is no fork. AssignmentError if
+    `assignment.toml` was changed and cannot be used any more.
     """
     with ExitStack() as stack:
         board = WatchedBoard(root, chosen, console, Spares if spare else Forks)
@@ -63,9 +58,7 @@ class WatchedBoard:
     """What the screen shows, the current run, and `todo`, the calls that other threads ask for; None ends the watch."""
 
     def __init__(self, root: Path, chosen: Collection[str], console: Console, forks: type[Forks | Spares]) -> None:
-        self.root = root
-        self.chosen = chosen
-        self.console = console
+        self.root, self.chosen, self.console = root, chosen, console
         self.todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.new_runner = lambda: forks(root, lambda event: self.todo.put(partial(self.hear, *event)))
         self.saves = Saves(root)

@@ -23,9 +23,7 @@ Around = Callable[[str], AbstractContextManager[Any]]
 def check_annotations(files: Iterable[str], around: Around = nullcontext) -> None:
     """Check the arguments and the outputs of the functions in these files and folders, if they are imported later.
 
-    Args:
-        files: the names of the files and folders.
-        around: is called with a file's path and gives the context in which the file is imported.
+    Each file is imported in the context that `around` gives for its path.
     """
     others = [each for each in sys.meta_path if not isinstance(each, _Finder)]
     sys.meta_path[:] = [_Finder({Path(name).stem for name in files}, around), *others]  # type: ignore[list-item]  (any object with `find_spec` will do)

@@ -149,11 +149,7 @@ def _weigh(root: Path, problem: Problem) -> Problem:
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder at or above `start` that holds `assignment.toml`.
-
-    Raises:
-        AssignmentError: no folder above it does.
-    """
+    """The nearest folder at or above `start` that holds `assignment.toml`; AssignmentError if none does."""
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
             return folder
@@ -186,11 +182,7 @@ def serve(root: Path) -> None:
 
 
 def get_root() -> Path:
-    """The root of the assignment that this process serves: without `serve`, that of the working directory.
-
-    Raises:
-        AssignmentError: the working directory is in no assignment.
-    """
+    """The root that this process serves, or else that of the working directory; AssignmentError if that has none."""
     return _Served.root or find_root(Path.cwd())
 
 
@@ -255,14 +247,9 @@ def list_own_code(root: Path) -> list[Path]:
 
 
 def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Problem]:
-    """The problems by id, in the order of the assignment.
+    """The problems by id, in the order of the assignment; this raises as `read_assignment` does.
 
-    Args:
-        root: the folder of the assignment.
-        left_out: whether to list the problems that this course leaves out instead; None lists both.
-
-    Raises:
-        AssignmentError: the file is not TOML, or it does not fit the schema.
+    With `left_out`, these are the problems that this course leaves out instead; None lists both.
     """
     assignment = _read(root)
     problems = [replace(problem, feedback=problem.feedback or assignment.feedback) for problem in assignment.problem]
@@ -271,11 +258,7 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
 
 
 def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Iterable[Path]) -> set[str]:
-    """List the tests in some files, and check that each weight of a kind, `tests` or `hidden`, has its test there.
-
-    Raises:
-        AssignmentError: a weight has no test, so nobody could earn its points.
-    """
+    """List the tests in some files; AssignmentError if a weight of a kind, `tests` or `hidden`, has no test there."""
     tests = list_test_names(files)
     for number, problem in enumerate(problems):
         for name in getattr(problem, kind):
@@ -310,11 +293,7 @@ def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
-    """The problem of this name, or the first whose id or title contains it: "norm", "standard".
-
-    Raises:
-        AssignmentError: no problem has this name.
-    """
+    """The problem of this name, or the first whose id or title contains it; AssignmentError if there is none."""
     for problem in [problems[name]] if name in problems else problems.values():
         if name.casefold() in f"{problem.id} {problem.title.casefold()}":
             return problem

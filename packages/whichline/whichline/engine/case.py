@@ -122,11 +122,7 @@ class Case:
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
-        """Map what an adapter returned to the names in `expected`: the answer and the further outputs.
-
-        Raises:
-            WrongAnswer: several tensors are expected, and it is not a tuple of as many.
-        """
+        """Map what an adapter returned to the names in `expected`; WrongAnswer if it is not a tuple of as many."""
         names = self.outputs
         if len(names) == 1:
             return {"answer": answer}
@@ -221,10 +217,9 @@ def list_case_names(fixtures: Path, pattern: str) -> list[str]:
 
 
 def load_case(fixtures: Path, name: str) -> Case:
-    """Read a test case, from memory if its file has not changed. All callers share its tensors, so `copy` it.
+    """Read a test case, from memory if its file has not changed; CaseError if that is missing or damaged.
 
-    Raises:
-        CaseError: the file is missing or damaged.
+    All callers share its tensors, so `copy` it.
     """
     path = fixtures / f"{name}.safetensors"
     return _read_case(path, name, path.stat().st_mtime_ns if path.exists() else 0)

@@ -18,7 +18,7 @@ class WrongAnswer(AssertionError):
     """An output is not the expected one; from its second line on, the message has numbers of the test case.
 
     Args:
-        message: what is wrong.
+        text: what is wrong.
         check: which part of the output was checked.
         answer: the output, if it is a tensor.
         what: the name of the output in the test case's `expected`.
@@ -26,14 +26,9 @@ class WrongAnswer(AssertionError):
     """
 
     def __init__(
-        self,
-        message: str,
-        check: Check = Check.ANSWER,
-        answer: Tensor | None = None,
-        what: str = "answer",
-        kind: str = "",
+        self, text: str, check: Check = Check.ANSWER, answer: Tensor | None = None, what: str = "answer", kind: str = ""
     ) -> None:
-        super().__init__(message)
+        super().__init__(text)
         self.check, self.answer, self.what, self.kind = check, answer, what, kind
 
 
@@ -54,8 +49,6 @@ def same(
     """Tell for each number whether it is right; NaN equals NaN, and infinity equals infinity.
 
     Args:
-        x: the numbers.
-        right: the expected numbers.
         within: the tolerance, as a share of `of`.
         of: the scale of the tolerance; by default, the largest finite number in `right`.
     """
@@ -70,9 +63,9 @@ def find_scale(x: Tensor) -> float:
     return float(x.abs().max()) if x.numel() else 0.0
 
 
-def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
-    """Tell whether all numbers of `x` equal those of `to` within a tolerance."""
-    return bool(same(x, to, within).all())
+def near(x: Tensor | float, to: Tensor | float) -> bool:
+    """Tell whether all numbers of `x` equal those of `to` to three digits."""
+    return bool(same(x, to).all())
 
 
 def compare(
@@ -83,15 +76,7 @@ def compare(
     what: str = "answer",
     check: Check = Check.ANSWER,
 ) -> None:
-    """Check that `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
-
-    Args:
-        answer: the output; it should be a tensor.
-        expected: the expected output in float64.
-        dtype: the dtype that the output should have.
-        tolerance: the largest error that is allowed, for each element.
-        what: what the message calls the output.
-        check: which part of the output this checks.
+    """Check that `answer` has the shape of `expected`, the dtype `dtype` and nowhere an error above `tolerance`.
 
     Raises:
         WrongAnswer: for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,

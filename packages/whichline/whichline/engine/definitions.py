@@ -33,13 +33,7 @@ class Origin(NamedTuple):
 
 
 class Definitions:
-    """Looks into the functions of the calls that an error went through.
-
-    Args:
-        calls: the calls in the student's files, the innermost last.
-        root: the folder of the assignment.
-        called: the student's function that the test called, if it is known.
-    """
+    """Looks into the functions of the calls that an error went through; the arguments are those of its report."""
 
     def __init__(self, calls: Sequence[TracebackType], root: Path, called: Callable[..., Any] | None) -> None:
         self._calls, self._root, self._called = calls, root, called
@@ -66,9 +60,7 @@ class Definitions:
     def find_origin_of_name(self, node: ast.expr, depth: int = -1) -> "Origin | None":
         """Find the line that gave a name, or an attribute of `self`, its value.
 
-        Args:
-            node: the name; a parameter is followed to the argument of the call.
-            depth: the index of the call that reads the name; the innermost has −1.
+        A parameter is followed to the argument of the call. The name is read by the call `depth`; the innermost is −1.
         """
         trace = self._calls[depth]
         code, names = trace.tb_frame.f_code, get_names(trace)
@@ -188,8 +180,8 @@ class Definitions:
 
     def find_own(self, name: str) -> str:
         """The position of a class or function of this name in any of the student's files; "" if there is none."""
-        found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
-        return next(iter(found), "")
+        own = self.list_own()
+        return next((at for at, holder, each in own if each.name == name and isinstance(holder, ast.Module)), "")
 
     def find_text(self, text: str) -> str:
         """The one position of a text in the student's files; "" if it stands in none or in several."""
@@ -326,12 +318,7 @@ def _list_named(call: ast.Call) -> list[str | None]:
 
 
 def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
-    """The first of two parameters that get each other's values.
-
-    Args:
-        given: the argument of each parameter.
-        known: the value that belongs to each name; names are in lower case.
-    """
+    """The first of two parameters that get each other's values; in `known` are those of each name, in lower case."""
 
     def is_own(name: str, value: Any) -> bool:
         its = known.get(name.lower())

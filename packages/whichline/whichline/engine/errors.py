@@ -14,13 +14,7 @@ class CourseworkError(Exception):
 
 
 class StudentRaised(Exception):
-    """The student's code raised, in another process.
-
-    Args:
-        type: the name of the exception's class.
-        message: its text.
-        frames: the student's lines that it went through, the innermost last.
-    """
+    """The student's code raised, in another process; `frames` are the student's lines, the innermost last."""
 
     def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
         super().__init__(f"{type}: {message}")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache, cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
-from traceback import FrameSummary, format_exception_only
+from traceback import FrameSummary, format_exception_only, walk_tb
 from types import CodeType, TracebackType
 from typing import Any, get_args
 
@@ -40,10 +40,7 @@ ANYTHING = "What does this line take for granted?"
 class ExceptionReport:
     """All that is known about an exception. Its properties use the student's objects, which may do anything.
 
-    Args:
-        error: the exception.
-        root: the folder of the assignment.
-        called: the student's function that the test called, if it is known.
+    `called` is the student's function that the test called, if it is known.
     """
 
     def __init__(self, error: BaseException, root: Path, called: Callable[..., Any] | None = None) -> None:
@@ -349,14 +346,13 @@ class ExceptionReport:
 
         By now the modules have their own weights back.
         """
-        weights, trace = {}, self.calls[0]
-        while trace:
-            if trace.tb_frame.f_code.co_name == "_functional_call":
-                module, given = trace.tb_frame.f_locals["module"], trace.tb_frame.f_locals["parameters_and_buffers"]
+        weights = {}
+        for frame, _ in walk_tb(self.calls[0]):
+            if frame.f_code.co_name == "_functional_call":
+                module, given = frame.f_locals["module"], frame.f_locals["parameters_and_buffers"]
                 for name, x in given.items():
                     owner, _, attribute = name.rpartition(".")
                     weights[id(module.get_submodule(owner)), attribute] = x
-            trace = trace.tb_next
         return weights
 
     def _list_axes(self) -> dict[int, list[str]]:

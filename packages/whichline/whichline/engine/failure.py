@@ -27,13 +27,7 @@ class Failure:
 
 
 def describe(error: BaseException, root: Path, ours: bool = False) -> Failure:
-    """Describe an exception that ended a test, or an import of the student's files.
-
-    Args:
-        error: the exception.
-        root: the folder of the assignment.
-        ours: whether it is an error of the engine.
-    """
+    """Describe an exception that ended a test, or an import of the student's files; with `ours`, one of the engine."""
     try:
         failure = _describe(error, root)
     except Exception:  # the student's objects may do anything

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
+from traceback import walk_tb
 from typing import NamedTuple
 
 from torch import Tensor
@@ -40,9 +41,8 @@ def _explain_state_dict(match: re.Match[str]) -> list[str]:
     for name, came, expected in re.findall(sizes, text):
         transposed = came == "[{1}, {0}]".format(*expected.strip("[]").split(", ")) if "," in expected else False
         lines.append(f"  {name}: got {came}, expected {expected}" + (": is it transposed?" if transposed else ""))
-    keys_differ = "key(s)" in text
     key = "a key is the name of the attribute that holds the parameter, as in self.weight -> weight"
-    return [*lines, *[key] * keys_differ]
+    return [*lines, *[key] * ("key(s)" in text)]
 
 
 def _explain_product(match: re.Match[str]) -> list[str]:
@@ -94,9 +94,7 @@ def _explain_gradients(match: re.Match[str]) -> list[str]:
 
 
 RULES = (
-    Rule(
-        r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _explain_gradients, ask=""
-    ),
+    Rule(r"Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _explain_gradients, ""),
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),
     Rule(r"^(Syntax|Indentation|Tab)Error", ask=""),
     Rule(
@@ -227,15 +225,13 @@ EINOPS = re.compile(r"pattern \"(.*?)\"\.\s*Input tensor shape: torch\.Size\(\[(
 
 def explain_pattern(error: BaseException) -> list[str]:
     """Say, in a line each, where a pattern does not fit the shapes of the tensors; nothing about any other error."""
-    trace = error.__traceback__
-    while trace:
-        values = trace.tb_frame.f_locals
-        if trace.tb_frame.f_code.co_name == "einsum":
+    for frame, _ in walk_tb(error.__traceback__):
+        values = frame.f_locals
+        if frame.f_code.co_name == "einsum":
             given = values.get("tensors_and_pattern") or values.get("args") or ()  # einops's name and torch's
             shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
             if (patterns := [x for x in given if isinstance(x, str)]) and len(shapes) == len(given) - 1:
                 return list(_explain_einsum(patterns[0], shapes, "tensors_and_pattern" in values))
-        trace = trace.tb_next
     if not (found := EINOPS.search(str(error))):
         return []
     pattern, sizes, why = found.groups()

@@ -22,12 +22,9 @@ IS_ADAPTER = re.compile(r"run_\w+")
 
 @cache
 def read_reference(problem: str) -> str:
-    """The source of a problem's reference; it is not imported, since that takes time.
+    """The source of a problem's reference, which is slow to import; SuiteError if the problem has none.
 
     If only staff have the reference, this is their file, or, in a folder without it, the file that ships.
-
-    Raises:
-        SuiteError: the problem has no reference.
     """
     for folder in _find_folders():
         if (path := folder / problem / f"{REFERENCE}.py").exists():

@@ -24,15 +24,7 @@ METHODS = ("method", "builtin_function_or_method")
 
 
 class Raised:
-    """Explains an exception from the expression that raised it.
-
-    Args:
-        error: the exception.
-        text: its message.
-        calls: the calls in the student's files, the innermost last.
-        definitions: the functions of these calls.
-        node: the expression.
-    """
+    """Explains an exception from the expression that raised it; the arguments are those of its report."""
 
     def __init__(
         self, error: BaseException, text: str, calls: list[TracebackType], definitions: Definitions, node: ast.AST

@@ -61,11 +61,7 @@ class Test:
         return self.name.partition("[")[2].removesuffix("]")
 
     def cases(self) -> Sequence[Case]:
-        """Read its test cases; none if it makes its own inputs.
-
-        Raises:
-            CaseError: a file is missing or damaged.
-        """
+        """Read its test cases, none if it makes its own inputs; CaseError if a file is missing or damaged."""
         if self.drawn:
             return self.drawn.examples()
         return [self.stored()] if self.stored else []
@@ -146,7 +142,6 @@ def load_suite(
     """Load the tests in some folders, in the order of the problems, public ones first.
 
     Args:
-        root: the folder of the assignment.
         folders: have the `test_*.py` files of the public tests; a file in which no test counts is not imported.
         problems: with the weights of all the tests.
         adapters: the module that the tests call; it may be set later, as `suite.calls.adapters`.

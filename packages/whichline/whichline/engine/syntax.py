@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from executing import Source
 
-UNPACKING = (ast.Assign, ast.For)
-
 
 class Assigned(NamedTuple):
     """A line that gives a name its value."""
@@ -21,11 +19,8 @@ class Assigned(NamedTuple):
 def find_node(trace: TracebackType) -> ast.AST | None:
     """The expression that raised; or the statement, if unpacking raised: an assignment, or the values of a loop."""
     found = Source.executing(trace)
-    return found.node or next((_skip_body(each) for each in found.statements if isinstance(each, UNPACKING)), None)
-
-
-def _skip_body(statement: ast.stmt) -> ast.AST:
-    return statement.iter if isinstance(statement, ast.For) else statement
+    unpacking = (each for each in found.statements if isinstance(each, ast.Assign | ast.For))
+    return found.node or next((each.iter if isinstance(each, ast.For) else each for each in unpacking), None)
 
 
 def find_definition(code: CodeType) -> ast.FunctionDef | None:

@@ -56,7 +56,6 @@ def read_toml(
     """Read a whole file into the dataclass `schema`.
 
     Args:
-        path: the file.
         schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
         check: says where values contradict each other.
         partly: whether to ignore the keys of the file that the schema lacks.

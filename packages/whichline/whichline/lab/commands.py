@@ -43,9 +43,7 @@ def list_followed() -> list[str]:
 def find_case(command: str, calls: Sequence[str], case: str | None) -> Any:
     """Read a fixture of some adapters; without a name, or with a folder's name, list the fixtures instead.
 
-    Raises:
-        BadInput: there is no such fixture.
-        CaseError: its file is damaged.
+    It raises BadInput if there is no such fixture, and CaseError if its file is damaged.
     """
     from whichline.engine.case import load_case
     from whichline.lab.student import list_cases

@@ -30,13 +30,9 @@ SMALL = 8  # the most rows and columns of a matrix whose numbers are printed
 
 
 def report_call(call: Case, student: Student, values: bool = False, right: str = STORED) -> Iterator[RenderableType]:
-    """Report the lines of a call, where NaN or infinity first appeared, and the diagnosis.
+    """Report the lines of a call, where NaN or infinity first appeared, and the diagnosis; with `values`, each value.
 
-    Args:
-        call: the test case, with its expected output.
-        student: the code to run.
-        values: whether to show the values of each line.
-        right: what the expected output is, in words; only the stored one is right to the last digit.
+    The expected output in words is `right`; only the stored one is right to the last digit.
     """
     diagnosis = diagnose(student, [call], last_digits=right == STORED)
     suite, (test,) = diagnosis.suite, diagnosis.suite.tests
@@ -126,9 +122,7 @@ def _write_matrix(x: Tensor) -> Iterator[str]:
 def _describe(x: Tensor, kept: Tensor | None = None) -> str:
     """Describe the shape, the dtype, the counts of NaN and infinity, and the smallest and the largest finite number.
 
-    Args:
-        x: the tensor.
-        kept: its numbers at the time, if they may have changed since.
+    If these may have changed since, `kept` has the numbers of the time.
     """
     kind = f"{tuple(x.shape)} {name_dtype(x.dtype)}"
     x = x.detach() if kept is None else kept

@@ -70,11 +70,7 @@ def list_earlier(root: Path, problem: str) -> list[Case]:
 
 
 def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
-    """The names of the fixtures of some adapters, one adapter after the other, folders without "-" first.
-
-    Raises:
-        CaseError: a file is damaged.
-    """
+    """The fixtures of some adapters, one adapter after the other, without "-" first; CaseError if a file is damaged."""
     folders = {name: name.partition("/")[0] for name in list_case_names(fixtures, "*/*")}
     names = sorted(folders, key=lambda name: ("-" in folders[name], folders[name]))
     return [name for call in calls for name in names if load_case(fixtures, name).call == call]

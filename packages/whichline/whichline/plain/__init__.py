@@ -36,11 +36,7 @@ class Table:
 
 
 def read_table(root: Path) -> Table | None:
-    """Read the table; None if there is none.
-
-    Raises:
-        TableError: it cannot be used.
-    """
+    """Read the table; None if there is none, TableError if it cannot be used."""
     path = root / "pyproject.toml"
     if not path.is_file() or "tool.whichline" not in (text := path.read_text(encoding="utf-8")):
         return None

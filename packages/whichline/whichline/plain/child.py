@@ -24,13 +24,7 @@ from whichline.plain.process import report
 
 
 class Server:
-    """A pytest plugin that, instead of running all tests, explains the ones that it is sent.
-
-    Args:
-        functions: the functions that have a reference.
-        asked, answers: lines of JSON.
-        root: names of files are relative to this folder.
-    """
+    """A pytest plugin that, instead of running all tests, explains those that it is asked about in lines of JSON."""
 
     def __init__(self, functions: Functions, asked: TextIO, answers: TextIO, root: Path) -> None:
         self.diagnosis = Diagnosis(functions, self.run_item, root)
@@ -79,12 +73,7 @@ class Server:
         return same, [of_module[each].nodeid for each in beside]
 
     def run_item(self, test: str, is_anew: bool = False) -> BaseException | None:
-        """Run a test with new fixtures, and return the exception that ended it.
-
-        Args:
-            test: its id.
-            is_anew: whether the fixtures that tests share are made anew, too.
-        """
+        """Run a test with new fixtures, with `is_anew` also the shared ones; return the exception that ended it."""
         self.error = None
         item = self.items[test]
         ends_all = is_anew or self.was_anew

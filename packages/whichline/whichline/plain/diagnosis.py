@@ -62,10 +62,7 @@ class Proved:
 class Diagnosis:
     """Explains failing tests, one after the other, in a process in which pytest has collected them.
 
-    Args:
-        functions: the functions that have a reference.
-        run_item: runs a test by its id, and returns the error that ended it.
-        root: names of files are relative to this folder.
+    `run_item` runs a test by its id, and returns the error that ended it.
     """
 
     def __init__(self, functions: Functions, run_item: Callable[..., BaseException | None], root: Path) -> None:
@@ -80,7 +77,6 @@ class Diagnosis:
         """Say which line makes a test fail, or why no line is known.
 
         Args:
-            test: its id.
             others: other tests of the same function, which may fail for the same reason.
             beside: other tests of the same module; those that pass must pass with a repair, too.
         """
@@ -240,9 +236,7 @@ class Diagnosis:
     def _describe_first(self, place: Expression) -> str:
         return BEGIN.format(place, name_file(place.file, self.suite.root), place.line)
 
-    def _find_unproved(
-        self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
-    ) -> list[Finding]:
+    def _find_unproved(self, runner: Runner, first: Case, tests: list[Test], failing: Sequence[str]) -> list[Finding]:
         """Report which call is wrong, and the first value that the reference does not have."""
         error = self.suite.ending(tests[0])
         is_raised = error is not None and not isinstance(error, WrongAnswer)

@@ -55,12 +55,7 @@ def is_answer(found: Found) -> bool:
 
 
 def is_doubtful(found: Found) -> bool:
-    """Tell whether another place may be wrong: a place reads what the reference lacks, or what an earlier call left."""
-    return reads_unknown(found) or Paired.has_calls_before(found.trace.arguments)
-
-
-def reads_unknown(found: Found) -> bool:
-    """Tell whether an expression reads what the reference does not have, or does nothing but read."""
+    """Tell whether another place may be wrong: it only reads, or reads what the reference lacks or a call left."""
     place, trace = found.place, found.trace
     operands = trace.list_operands(place)
     inside = {id(node) for node in ast.walk(place.node) if node is not place.node}
@@ -70,7 +65,8 @@ def reads_unknown(found: Found) -> bool:
     is_read = not operands and not isinstance(place.node, ast.Call | ast.BinOp | ast.Constant)
     # A name that the code compares may count as right only because of `x is None`.
     is_known = trace.match if isinstance(place.node, ast.Compare) else trace.is_right
-    return is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
+    is_unknown = is_read or not all(is_known(each) or isinstance(each.node, ast.Constant) for each in made)
+    return is_unknown or Paired.has_calls_before(trace.arguments)
 
 
 def has_weights(found: Found) -> bool:

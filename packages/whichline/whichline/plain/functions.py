@@ -30,11 +30,9 @@ NO_OBJECTS = (BaseException, Enum, tuple, type, torch.autograd.Function)
 
 
 class Followed(Observed):
-    """Modules that are imported once, with probes, and that tests, fixtures and code share.
+    """Packages and modules that are imported once, with probes, and that tests, fixtures and code share.
 
-    Args:
-        names: of packages and modules.
-        replace: called with each top-level function and class of a module; it returns the replacement.
+    `replace` is called with each top-level function and class, and returns its replacement.
     """
 
     def __init__(self, names: Sequence[str], replace: Callable[[Any], Any] = lambda value: value) -> None:
@@ -132,11 +130,7 @@ class Paired:
         return self.code.co_filename, self.code.co_qualname
 
     def read(self, arguments: Mapping[str, Any]) -> Parts:
-        """Take arguments apart, into their parts and their form.
-
-        Raises:
-            TypeError: the construction of the object was not observed.
-        """
+        """Take arguments apart, into their parts and their form; TypeError if nobody saw how the object was made."""
         if self.kind and not find_construction(arguments[SELF]):
             raise TypeError("it was called while its object was made")
         parts: Parts = {}
@@ -197,18 +191,12 @@ Route = Callable[[Paired, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Functions:
-    """All functions that have a reference; they are paired when their modules are imported.
+    """All functions of `code` that have a reference; they are paired when their modules are imported.
 
-    Args:
-        code: packages and modules.
-        reference: a package or a module.
-        names: what has another name there.
-
-    Attributes:
-        route: makes the calls of a test, but not the calls inside these.
+    `route` makes the calls of a test, but not the calls inside these.
     """
 
-    def __init__(self, code: Sequence[str], reference: str, names: Names = Names()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, code: Sequence[str], reference: str, names: Names) -> None:
         self.reference_name, self.names = reference, names
         self.paired: dict[str, Paired] = {}
         self.route: Route | None = None

@@ -265,21 +265,15 @@ def _set_state(value: Any, made: Construction, life: Mapping[str, Any], parts: P
     tensors = made.list_tensors(value)
     for key, x in wanted.items():
         if key in tensors and isinstance(x, Tensor):
-            gradient = parts.get(state[key].name + GRADIENT)
-            _copy_into(tensors[key], x, gradient)
+            _copy_into(tensors[key], x, parts.get(state[key].name + GRADIENT))
         elif key == "training" and isinstance(value, nn.Module):
             value.train(x)
         elif key.startswith("param_groups"):
             index, _, name = key.removeprefix("param_groups[").partition("].")
-            _set_option(value, int(index), name, x)
-
-
-def _set_option(value: Any, group: int, name: str, x: Any) -> None:
-    """Set an option of an optimiser, which may be no optimiser of torch."""
-    if isinstance(value, torch.optim.Optimizer):
-        value.param_groups[group][name] = x
-    elif hasattr(value, name):
-        setattr(value, name, x)
+            if isinstance(value, torch.optim.Optimizer):
+                value.param_groups[int(index)][name] = x
+            elif hasattr(value, name):
+                setattr(value, name, x)
 
 
 def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
@@ -296,11 +290,7 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
 def _match_names(made: Construction, twin: Any, ours: Parts, tensors: Sequence[str]) -> dict[str, str]:
     """Match the tensors of a twin with those of the object, by name; parameters else by shape, in order.
 
-    Args:
-        made: how the twin was made.
-        twin: an object of the reference.
-        ours: what the object's calls, or other code, changed in it.
-        tensors: the names of all its tensors.
+    The object's calls, or other code, changed `ours` in it; `tensors` are the names of all its tensors.
 
     Raises:
         UnlikeError: a parameter of one has no counterpart in the other.

@@ -27,7 +27,7 @@ class Slot:
     """The place of a part, and a function that turns the part back into the original value."""
 
     name: str
-    restore: Callable[[Any], Any]
+    restore: Callable[[Any], Any] = lambda x: x
 
 
 class Built(dict[str, Any]):
@@ -46,7 +46,7 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
         parts[name] = value
         if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
             parts[name + GRADIENT] = value.grad
-        return Slot(name, _keep)
+        return Slot(name)
     if isinstance(value, np.ndarray) and value.dtype.name in ARRAYS:
         is_shared = value.flags.writeable and all(stride >= 0 for stride in value.strides)
         parts[name] = torch.from_numpy(value if is_shared else np.array(value))
@@ -164,10 +164,6 @@ def _fill(value: Any, parts: dict[Any, Any]) -> Any:
     if isinstance(value, Mapping):
         return parts
     return type(value)(*parts.values()) if hasattr(value, "_fields") else type(value)(parts.values())
-
-
-def _keep(x: Any) -> Any:
-    return x
 
 
 def _make_list(kind: type, x: Tensor) -> Any:

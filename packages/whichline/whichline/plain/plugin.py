@@ -35,12 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class LineReporter:
-    """Asks why each failing test fails, and adds the reply to its report.
-
-    Args:
-        table: the code and the reference.
-        config: of pytest.
-    """
+    """Asks why each failing test fails, and adds the reply to its report."""
 
     def __init__(self, table: Table, config: pytest.Config) -> None:
         self.table, self.config = table, config

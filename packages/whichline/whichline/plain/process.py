@@ -63,11 +63,7 @@ def diagnose(
 class Follower:
     """Has failing tests explained by another process, which it starts for the first one.
 
-    Args:
-        table: the code and the reference.
-        args: of pytest.
-        folder: in which pytest was started.
-        path: of Python, for modules.
+    It runs pytest with the same `args` in the same `folder`, and Python with the same `path`.
     """
 
     def __init__(self, table: Table, args: Sequence[str], folder: Path, path: Sequence[str]) -> None:

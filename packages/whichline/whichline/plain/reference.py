@@ -169,8 +169,6 @@ def collect_steps(
     """Make checkpoints of all recorded values but the results.
 
     Args:
-        steps: gets the checkpoints.
-        recorder: has the values.
         function: in whose checkpoints no function is named.
         is_life: whether what an object counts from call to call is a checkpoint, too.
         is_whole: whether arguments are, since tests pass them.

@@ -29,13 +29,8 @@ TEST = "the whole test"  # among the functions that the engine calls
 def make_whole(suite: PlainSuite, test: str, deadline: Deadline, is_anew: bool) -> tuple[Runner, Test, bool]:
     """Make a test of the engine whose one call is a test of pytest, its runner, and whether a reference runs in it.
 
-    It passes if the test passes, and each call in it that can be compared returns what the reference returns.
-
-    Args:
-        suite: has the code and the references.
-        test: its id.
-        deadline: at which the search ends.
-        is_anew: whether the fixtures that tests share are made for each run, too.
+    It passes if the test passes, and each call in it that can be compared returns what the reference returns. With
+    `is_anew`, the fixtures that tests share are made for each run, too.
     """
     steps = _collect(suite, test, is_anew)
     if not steps.outputs and not is_anew:
@@ -61,10 +56,7 @@ def make_whole(suite: PlainSuite, test: str, deadline: Deadline, is_anew: bool) 
 
 
 def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
-    """Run a test, and make checkpoints of what the reference computes in it and in the fixtures that are made for it.
-
-    With `is_anew`, the fixtures that tests share are made for it, too.
-    """
+    """Run a test, and make checkpoints of what the reference computes in it and in the fixtures made for it."""
     reference, steps = suite.functions.reference, PlainCheckpoints()
     owners: list[nn.Module] = []  # the modules of the reference that the test calls
     called: list[tuple[nn.Module, Any]] = []  # all modules that are called, and what they return

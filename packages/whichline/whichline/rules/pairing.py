@@ -47,8 +47,6 @@ class Lesson:
 
     Args:
         own: the code of the adapter.
-        arguments: the adapter's arguments, by name.
-        is_students: tells whether a file of this name is the student's.
         parts: how many parts of a result may be what the adapter returns; with 0, the function returns nothing else.
 
     Attributes:

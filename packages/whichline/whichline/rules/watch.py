@@ -50,8 +50,6 @@ class Watch:
     """Notes the forbidden functions that a student's code runs, once it is installed.
 
     Args:
-        rules: what is forbidden.
-        is_students: tells whether the file of a code object is the student's.
         whole_call: whether to note a forbidden function even if no line of the student's is on the stack, since an
             adapter may be torch's own function.
 
@@ -60,9 +58,7 @@ class Watch:
     """
 
     def __init__(self, rules: Forbidden, is_students: Callable[[str], bool], whole_call: bool = False) -> None:
-        self.rules = rules
-        self.is_students = is_students
-        self.whole_call = whole_call
+        self.rules, self.is_students, self.whole_call = rules, is_students, whole_call
         self.uses: set[Use] = set()
         self._prepared: set[int] = set()
         self._thread: int | None = None  # the thread that makes the watched call

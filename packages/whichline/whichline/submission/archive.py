@@ -88,11 +88,7 @@ def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[st
 
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """Read at most `most` + 1 bytes of an entry, whatever size it claims to have.
-
-    Raises:
-        ArchiveError: it is encrypted, or compressed so that a read has no limit.
-    """
+    """Read at most `most` + 1 bytes of an entry; ArchiveError if it is encrypted, or a read of it has no limit."""
     if entry.flag_bits & 1:
         raise ArchiveError(f"{entry.filename!r} is encrypted; make the archive without a password")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -10,11 +10,7 @@ from whichline.engine.problem_folder import find_starter
 
 
 def list_written(root: Path, problem: Problem) -> dict[str, bytes]:
-    """The files of a problem that differ from their starter code, each with that code.
-
-    Raises:
-        CourseworkError: no file differs, or this folder has no starter code.
-    """
+    """The files of a problem that differ from their starter code, with it; CourseworkError if there is neither."""
     starters = {name: code for name in problem.files if (code := find_starter(name)) is not None}
     if missing := [name for name in problem.files if name not in starters]:
         raise CourseworkError(f"there is no starter code of {missing[0]} here: only the kit of a handout has it")

@@ -65,13 +65,10 @@ def unpacked(root: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
 
 
 def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Score]) -> None:
-    """Write the zip; the same files and results give the same bytes.
+    """Write the zip; the same files and results give the same bytes. ArchiveError if it cannot be written.
 
     Its manifest holds the versions of the suite and of torch, the sha256 of each file, and for each problem the number
     of tests that passed and the points.
-
-    Raises:
-        ArchiveError: it cannot be written.
     """
     board = {
         result.problem.id: {"passed": result.passed, "tests": len(result.results), "points": round(result.points, 4)}
@@ -82,11 +79,7 @@ def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Sc
 
 
 def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Read the files, and the results of the public tests in the manifest, one line for each problem.
-
-    Raises:
-        ArchiveError: it is no submission, or differs from its manifest.
-    """
+    """Read the files, and the results of the tests, a line for each problem; ArchiveError if it is no submission."""
     manifest, files = read_archive(path, MANIFEST)
     try:
         board = [
