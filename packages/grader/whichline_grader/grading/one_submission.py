@@ -127,9 +127,8 @@ class _Grader:
         try:
             drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
             if any(not result.passed for result in public) or drawn:
-                self.transcript.explanations, self.transcript.trouble = request_diagnosis(
-                    self.sandbox, submission, public, drawn
-                )
+                found = request_diagnosis(self.sandbox, submission, public, drawn)
+                self.transcript.explanations, self.transcript.trouble = found
             if figure := find_figure({result.problem for result in public if not result.passed}):
                 self.ask({name_figure(figure)})
                 self._recorded.start(name_figure(figure))
@@ -265,9 +264,8 @@ def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence
 
 def _print_verdict(graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
-    name = next(
-        (each for each in reversed(transcript.carried) if each.rpartition(transcripts.CARRIED_TO)[2] == test.name), ""
-    )
+    ending = transcripts.name_carried((), test.name)
+    name = next((each for each in reversed(transcript.carried) if each.endswith(ending)), "")
     if carried := transcript.carried.get(name):
         again = graded.run(test, recorded, name)
         ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"

@@ -302,8 +302,6 @@ def _describe_end(connection: Connection) -> str:
     """Describe how a worker ended. Python's last words are dropped, since they name files of this machine."""
     connection.listen()
     stderr = connection.printed["stderr"]
-    if (place := stderr.find(LAST_WORDS)) < 0:
-        return "the process ended or closed its channel"
-    fault = stderr.startswith(b"Segmentation fault", place + len(LAST_WORDS))
-    del stderr[place:]
-    return "the process ended with a segmentation fault" if fault else "the process ended or closed its channel"
+    stderr[:], _, fault = stderr.partition(LAST_WORDS)
+    is_segmentation = fault.startswith(b"Segmentation fault")
+    return f"the process ended {'with a segmentation fault' if is_segmentation else 'or closed its channel'}"
