@@ -18,15 +18,13 @@ from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.left_out import cut_assignment
-from whichline_grader.release.verify import load_solved_suite
 from whichline_grader.sandbox.confinement import SandboxError
 from whichline_grader.sandbox.reply import LimitExceeded
 
 
 @pytest.fixture(scope="module")
-def suite() -> Suite:
-    whole = load_solved_suite(ROOT)
-    return replace(whole, tests=[test for test in whole.tests if test.hidden])
+def suite(solved_suite: Suite) -> Suite:
+    return replace(solved_suite, tests=[test for test in solved_suite.tests if test.hidden])
 
 
 def run(suite: Suite, function: str, adapters: Mapping[str, Callable[..., Any]]) -> Result:

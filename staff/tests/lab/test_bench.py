@@ -18,8 +18,7 @@ UNWRITTEN = "def run_scaled_dot_product_attention(*_):\n    raise NotImplemented
 
 
 def yours(Q, K, V, mask):
-    scores = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
-    return scores.softmax(-1) @ V
+    return (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ V
 
 
 def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,8 +54,7 @@ def grade_one(
         grader.keep(grader.carry_forward(found))
         if not transcript:
             grader.find_what_is_wrong()
-    notes = grader.take_notes()
-    return grader.results, notes, replace(grader.transcript, workers=interview.spent.workers)
+    return grader.results, grader.take_notes(), replace(grader.transcript, workers=interview.spent.workers)
 
 
 class _Grader:

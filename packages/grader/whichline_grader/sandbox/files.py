@@ -137,8 +137,7 @@ def read_file(file: Path, most: int) -> bytes:
 
 def read_archive(path: Path) -> Collected:
     if not stat.S_ISREG(path.lstat().st_mode):
-        got = f"{show_name(path.name)} is a link or a device"
-        raise Refused(f"expected an archive, but {got}; {describe_instead()}")
+        raise Refused(f"expected an archive, but {show_name(path.name)} is a link or a device; {describe_instead()}")
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
     is_tar = path.name.endswith(TAR)
