@@ -49,6 +49,10 @@ def masked_with_a_finite_number(right, Q, K, V, mask):
     return torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
 
 
+def with_all_positions_zero(right, in_features, **rest):
+    return right(in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest)
+
+
 def with_the_cache_in_another_order(right, keys, **rest):
     return right(keys=keys if keys is None else keys.roll(1, -2), **rest)
 
@@ -63,9 +67,7 @@ WRONG = {
         ATTENTION, lambda right, Q, K, V, mask: right(Q, K + torch.arange(K.shape[-2]).unsqueeze(-1), V, mask)
     ),
     "attention_ignores_masked_keys": changed(ATTENTION, masked_with_a_finite_number),
-    "attention_treats_batch_entries_alone": changed(
-        ATTENTION, lambda right, Q, K, V, mask: right(Q / len(Q), K, V, mask)
-    ),
+    "attention_treats_batch_entries_alone": changed(ATTENTION, lambda right, Q, **rest: right(Q=Q / len(Q), **rest)),
     "attention_has_no_side_effects": changed(ATTENTION, lambda right, Q, K, V, mask: right(Q, K, V.add_(1), mask)),
     "rope_keeps_lengths": changed(ROPE, lambda right, **rest: right(**rest) * 1.01),
     "rope_has_no_side_effects": changed(
@@ -74,12 +76,7 @@ WRONG = {
     "multihead_self_attention_does_not_look_ahead": changed(
         MULTIHEAD, lambda right, in_features, **rest: right(in_features=in_features.roll(1, -2), **rest)
     ),
-    "positions_count_from_zero": changed(
-        WITH_ROPE,
-        lambda right, in_features, **rest: right(
-            in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest
-        ),
-    ),
+    "positions_count_from_zero": changed(WITH_ROPE, with_all_positions_zero),
     "multihead_self_attention_has_no_side_effects": changed(
         WITH_ROPE, lambda right, in_features, **rest: right(in_features=in_features.neg_(), **rest)
     ),

@@ -54,10 +54,8 @@ def edit(tree: Path, file: str, old: str, new: str) -> int:
     return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
 
 
-AFFINE, LAST_DIGIT = (
-    '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []',
-    "test_linear_to_the_last_digit",
-)
+AFFINE = '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []'
+LAST_DIGIT = "test_linear_to_the_last_digit"
 # The old text, the new one, and the complaint.
 IN_ASSIGNMENT = [
     ("points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),

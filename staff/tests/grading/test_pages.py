@@ -106,12 +106,6 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
 
 
-def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]:
-    """`failing` of `size` submissions fail in this problem, with these notes."""
-    bad = [entry(f"bad{i}", results([problem]), **notes) for i in range(failing)]
-    return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
-
-
 def deductions_of(entries: Iterable[Entry]) -> list[ClassDeduction]:
     return count_deductions((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
 
@@ -125,7 +119,8 @@ def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
     says = {"attention-scale": "You do not scale.", "attention-half": "Half precision."}
     told = tuple(explanation(id, said=said, tests=[f"test_{ATTENTION}"]) for id, said in says.items())
     corner = [entry(f"corner{i}", results(["rope"]), explanations=(explanation("rope-x", "rope"),)) for i in range(3)]
-    entries = [*class_of(10, 4, ATTENTION, explanations=told), *corner]
+    wrong = [entry(f"bad{i}", results([ATTENTION]), explanations=told) for i in range(4)]
+    entries = [*wrong, *(entry(f"good{i}") for i in range(6)), *corner]
     costs = "what is wrong there costs 4 of 13 students 20.0 points."
     said = f"Teach Scaled dot-product attention (handout, section 3 Attention) next: {costs}"
     assert teach(*entries) == said
@@ -148,7 +143,7 @@ def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
 
 
 def test_where_no_point_is_lost_nothing_is_taught():
-    assert teach(*class_of(3, 0, "rope")) == "Nobody loses a point: go on to what comes next."
+    assert teach(*(entry(f"good{i}") for i in range(3))) == "Nobody loses a point: go on to what comes next."
     refused = entry("ada", results(PROBLEMS), refused="it is 3 GB")
     assert teach(refused) == "No submission was run: find out why before you teach anything."
 

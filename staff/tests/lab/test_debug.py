@@ -27,10 +27,8 @@ def run_scaled_dot_product_attention(Q, K, V, mask=None):
     return (weights @ V.to(wide)).to(Q.dtype)
 """
 CAUSAL = ("--case", "attention/3d-causal")
-BOOLEAN = (
-    "mask (3, 5) float32 should be boolean, True = may attend: `mask.bool()` if yours is 1 where a query may attend"
-)
-BOOLEAN += ", `mask == 0` if it is 0 there"
+BOOLEAN = "mask (3, 5) float32 should be boolean, True = may attend: `mask.bool()` if yours is 1 where a query "
+BOOLEAN += "may attend, `mask == 0` if it is 0 there"
 
 
 def saved(**changes: Tensor) -> str:

@@ -28,13 +28,8 @@ MAX_SHOWN = 3  # paths in a message
 OWN_CODE = "hand in only your own code"
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
 TAR = (".tar", ".tar.gz", ".tgz")
-NO_CODE = {
-    ".ipynb": "a notebook",
-    ".pdf": "a PDF",
-    ".docx": "a text document",
-    ".7z": "a 7z archive",
-    ".rar": "a RAR archive",
-}
+NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
+NO_CODE |= {".7z": "a 7z archive", ".rar": "a RAR archive"}
 
 
 def describe_instead() -> str:
