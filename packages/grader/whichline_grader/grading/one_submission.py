@@ -32,6 +32,7 @@ from whichline_grader.sandbox.reply import Reply
 from whichline_grader.sandbox.submission import Submission
 
 MAX_SHOWN = 3  # lines that break the rules, of a work
+Uses = Mapping[str, Collection[Use]]  # by problem
 
 
 class Faulty(Exception):
@@ -188,9 +189,7 @@ def draw(figure: Figure, call: Adapter) -> Drawn:
     return Drawn(figure.title, figure.row, figure.compare(own), figure.caption, own, figure.right(), figure.allowed())
 
 
-def judge(
-    public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
     """For each problem, the works that are not the student's own, and the lines that ran them.
 
     All of it was seen by the watch beside the submission (`whichline/rules/watch.py`). Nothing is read in the source:

@@ -152,9 +152,7 @@ class Interview(AbstractContextManager["Interview"]):
 
     def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Reply:
         """Ask the current worker, or a fresh one, which imports the submission first."""
-        self._for = what
-        failed = self._failed_import
-        connection = self._connection
+        self._for, failed, connection = what, self._failed_import, self._connection
         if connection is None and not failed:
             connection, imported = self._start(memory or self.limits.memory_bytes)
             failed = imported if imported.is_failed else None
