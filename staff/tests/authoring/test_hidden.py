@@ -45,10 +45,6 @@ MULTIHEAD, WITH_ROPE = "run_multihead_self_attention", "run_multihead_self_atten
 BLOCKWISE, DECODING = "run_blockwise_attention", "run_decoding"
 
 
-def masked_with_a_finite_number(right, Q, K, V, mask):
-    return torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
-
-
 def with_all_positions_zero(right, in_features, **rest):
     return right(in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest)
 
@@ -66,7 +62,9 @@ WRONG = {
     "attention_ignores_the_order_of_keys": changed(
         ATTENTION, lambda right, Q, K, V, mask: right(Q, K + torch.arange(K.shape[-2]).unsqueeze(-1), V, mask)
     ),
-    "attention_ignores_masked_keys": changed(ATTENTION, masked_with_a_finite_number),
+    "attention_ignores_masked_keys": changed(
+        ATTENTION, lambda right, Q, K, V, mask: torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
+    ),
     "attention_treats_batch_entries_alone": changed(ATTENTION, lambda right, Q, **rest: right(Q=Q / len(Q), **rest)),
     "attention_has_no_side_effects": changed(ATTENTION, lambda right, Q, K, V, mask: right(Q, K, V.add_(1), mask)),
     "rope_keeps_lengths": changed(ROPE, lambda right, **rest: right(**rest) * 1.01),

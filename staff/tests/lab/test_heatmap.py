@@ -89,7 +89,6 @@ def test_a_text_on_another(tmp_path: Path) -> None:
 
 
 def read_figure(shown: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of the figure."""
     monkeypatch.setitem(__import__("matplotlib").rcParams, "svg.fonttype", "none")
     shown.save(path)
     return re.findall(r">([^<]+)</text>", path.read_text())

@@ -99,7 +99,6 @@ def find(name: str) -> tuple[str, Mapping[str, str | Path] | str]:
 
 
 def write_archive(name: str, folder: Path) -> Path:
-    """Write the attack with this name into `folder`."""
     file, content = find(name)
     path = folder / file
     if isinstance(content, str):
