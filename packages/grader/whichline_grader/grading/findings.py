@@ -116,11 +116,12 @@ def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Findin
     own = {name for name, problem in tests.items() if problem == finding.problem}
     if not is_place or not own.issuperset(finding.tests):
         return None
-    texts = {name: _shorten(getattr(finding, name)) for name in ("id", "function", "proof", "question", "section")}
-    lines = {name: getattr(finding, name)[:MOST_LINES] for name in ("said", "code", "also")}
-    short = {name: tuple(map(_shorten, each)) for name, each in lines.items()}
-    tests = tuple(dict.fromkeys(finding.tests))
-    return replace(finding, **texts, **short, likewise=finding.likewise[:MOST_LINES], tests=tests)
+    texts = ("id", "function", "proof", "question", "section")
+    short: dict[str, Any] = {name: _shorten(getattr(finding, name)) for name in texts}
+    for name in ("said", "code", "also"):
+        short[name] = tuple(map(_shorten, getattr(finding, name)[:MOST_LINES]))
+    likewise, named = finding.likewise[:MOST_LINES], tuple(dict.fromkeys(finding.tests))
+    return replace(finding, **short, likewise=likewise, tests=named)
 
 
 def _shorten(text: str) -> str:
