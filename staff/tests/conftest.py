@@ -15,6 +15,7 @@ from staff.tools.student import Student
 from whichline.engine.assignment import serve
 
 if TYPE_CHECKING:
+    from whichline.engine.suite import Suite
     from whichline_grader.grading.suite import GradedSuite
     from whichline_grader.sandbox.confinement import Sandbox
 
@@ -45,6 +46,14 @@ def graded_suite() -> "GradedSuite":
     from whichline_grader.grading.suite import load_graded_suite
 
     return load_graded_suite(ROOT)
+
+
+@pytest.fixture(scope="session")
+def solved_suite() -> "Suite":
+    """Both suites, to be run on adapters that staff wrote."""
+    from whichline_grader.release.verify import load_solved_suite
+
+    return load_solved_suite(ROOT)
 
 
 @pytest.fixture(scope="session")

@@ -44,12 +44,9 @@ class Live(Replayer):
         return [*([self.interview.imported] if self.interview.imported else []), *self._theirs]
 
     @property
-    def stdout(self) -> str:
-        return "".join(answer.printed[0] for answer in self.answers)
-
-    @property
-    def stderr(self) -> str:
-        return "".join(answer.printed[1] for answer in self.answers)
+    def printed(self) -> tuple[str, str]:
+        out, err = zip(*(answer.printed for answer in self.answers), strict=True)
+        return "".join(out), "".join(err)
 
     @property
     def missing(self) -> set[str]:

@@ -14,6 +14,8 @@ from whichline.cli import Commands
 from whichline.cli import main as cs336
 from whichline_grader.cli import GONE, staff
 
+VERSION = [sys.executable, "-m", "whichline", "--version"]
+
 
 @pytest.mark.parametrize("group", [cs336, staff], ids=["cs336", "staff"])
 def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
@@ -50,16 +52,14 @@ def test_help_begins_with_what_students_need_daily() -> None:
 
 
 def test_the_version_is_told_outside_of_an_assignment_too(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "whichline", "--version"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    shown = subprocess.run(VERSION, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"whichline {version('whichline')}\n", "")
 
 
 def test_the_version_of_an_assignment_that_is_not_installed(tmp_path: Path) -> None:
     stated = (ROOT / "assignment.toml").read_text().replace("cs336_basics", "cs999_basics")
     (tmp_path / "assignment.toml").write_text(stated)
-    command = [sys.executable, "-m", "whichline", "--version"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    shown = subprocess.run(VERSION, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert shown.returncode == 1
     assert shown.stderr.startswith("Error: the package cs999_basics is not installed: in its folder use `uv run`")
 

@@ -76,7 +76,6 @@ def find_attacks(folder: Path, ids: Collection[str] = ()) -> Iterator[Attack]:
 
 
 def write_attack(id: str, folder: Path) -> Path:
-    """Write one of them."""
     if id not in CODE:
         return archives.write_archive(id, folder)
     code = dedent(CODE[id]) + "run_softmax = zeros\n" * (id in AT_IMPORT)

@@ -113,8 +113,7 @@ def outcome_of(pid: int, output: Path, seconds: float) -> Outcome:
         return "killed"
     if output.stat().st_size > FLOOD:
         return "flooded"
-    reached = re.search(r"reached$", output.read_text(errors="replace"), re.MULTILINE)
-    return "reached" if reached else "refused"
+    return "reached" if re.search(r"reached$", output.read_text(errors="replace"), re.MULTILINE) else "refused"
 
 
 def main(folder: Path, ids: Collection[str]) -> None:

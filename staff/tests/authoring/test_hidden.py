@@ -18,15 +18,13 @@ from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release.left_out import cut_assignment
-from whichline_grader.release.verify import load_solved_suite
 from whichline_grader.sandbox.confinement import SandboxError
 from whichline_grader.sandbox.reply import LimitExceeded
 
 
 @pytest.fixture(scope="module")
-def suite() -> Suite:
-    whole = load_solved_suite(ROOT)
-    return replace(whole, tests=[test for test in whole.tests if test.hidden])
+def suite(solved_suite: Suite) -> Suite:
+    return replace(solved_suite, tests=[test for test in solved_suite.tests if test.hidden])
 
 
 def run(suite: Suite, function: str, adapters: Mapping[str, Callable[..., Any]]) -> Result:
@@ -47,8 +45,8 @@ MULTIHEAD, WITH_ROPE = "run_multihead_self_attention", "run_multihead_self_atten
 BLOCKWISE, DECODING = "run_blockwise_attention", "run_decoding"
 
 
-def masked_with_a_finite_number(right, Q, K, V, mask):
-    return torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
+def with_all_positions_zero(right, in_features, **rest):
+    return right(in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest)
 
 
 def with_the_cache_in_another_order(right, keys, **rest):
@@ -64,10 +62,10 @@ WRONG = {
     "attention_ignores_the_order_of_keys": changed(
         ATTENTION, lambda right, Q, K, V, mask: right(Q, K + torch.arange(K.shape[-2]).unsqueeze(-1), V, mask)
     ),
-    "attention_ignores_masked_keys": changed(ATTENTION, masked_with_a_finite_number),
-    "attention_treats_batch_entries_alone": changed(
-        ATTENTION, lambda right, Q, K, V, mask: right(Q / len(Q), K, V, mask)
+    "attention_ignores_masked_keys": changed(
+        ATTENTION, lambda right, Q, K, V, mask: torch.softmax(Q @ K.mT / Q.shape[-1] ** 0.5 - 1e4 * ~mask, -1) @ V
     ),
+    "attention_treats_batch_entries_alone": changed(ATTENTION, lambda right, Q, **rest: right(Q=Q / len(Q), **rest)),
     "attention_has_no_side_effects": changed(ATTENTION, lambda right, Q, K, V, mask: right(Q, K, V.add_(1), mask)),
     "rope_keeps_lengths": changed(ROPE, lambda right, **rest: right(**rest) * 1.01),
     "rope_has_no_side_effects": changed(
@@ -76,12 +74,7 @@ WRONG = {
     "multihead_self_attention_does_not_look_ahead": changed(
         MULTIHEAD, lambda right, in_features, **rest: right(in_features=in_features.roll(1, -2), **rest)
     ),
-    "positions_count_from_zero": changed(
-        WITH_ROPE,
-        lambda right, in_features, **rest: right(
-            in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest
-        ),
-    ),
+    "positions_count_from_zero": changed(WITH_ROPE, with_all_positions_zero),
     "multihead_self_attention_has_no_side_effects": changed(
         WITH_ROPE, lambda right, in_features, **rest: right(in_features=in_features.neg_(), **rest)
     ),

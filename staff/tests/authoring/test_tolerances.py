@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from problems.scaled_dot_product_attention.staff.cases import inputs as attention
-from staff.tests import ROOT
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Suite
@@ -13,14 +12,9 @@ from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
 from whichline_grader.authoring.spec import Adapter
 from whichline_grader.authoring.stored_cases import make_case
-from whichline_grader.release.verify import load_solved_suite, run_suite
+from whichline_grader.release.verify import run_suite
 
 ATTENTION = "run_scaled_dot_product_attention"
-
-
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_solved_suite(ROOT)
 
 
 def in_float32(x: Tensor, dim: int) -> Tensor:
@@ -47,10 +41,10 @@ LESS = [(in_float32, {"test_softmax_to_the_last_digit[float64]"}), (right_to_fou
 LESS += [(in_its_own_dtype, HALF_PRECISION), (in_float32_at_least, HALF_PRECISION)]
 
 
-@pytest.mark.parametrize(("softmax", "asked_for"), LESS)
-def test_lost_digits_fail_only_tests_that_ask_for_them(softmax: Adapter, asked_for: set[str], suite: Suite) -> None:
-    failed = {result.test for result in run_suite(suite, {**RIGHT, "run_softmax": softmax}) if not result.passed}
-    assert failed == asked_for | {test.replace("test_", "test_hidden_") for test in asked_for}
+@pytest.mark.parametrize(("softmax", "asked"), LESS)
+def test_lost_digits_fail_only_tests_that_ask_for_them(softmax: Adapter, asked: set[str], solved_suite: Suite) -> None:
+    failed = {result.test for result in run_suite(solved_suite, {**RIGHT, "run_softmax": softmax}) if not result.passed}
+    assert failed == asked | {test.replace("test_", "test_hidden_") for test in asked}
 
 
 def attention_case(*batch: int, gradients: tuple[str, ...] = (), seed: int = 0, **sizes) -> Case:

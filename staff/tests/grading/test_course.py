@@ -54,6 +54,8 @@ def edit(tree: Path, file: str, old: str, new: str) -> int:
     return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
 
 
+AFFINE = '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []'
+LAST_DIGIT = "test_linear_to_the_last_digit"
 # The old text, the new one, and the complaint.
 IN_ASSIGNMENT = [
     ("points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
@@ -67,21 +69,13 @@ IN_ASSIGNMENT = [
     ("nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
     ("test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
     ("test_linear = 4", "test_rope = 4", "problem.tests.test_rope is there twice"),
-    (
-        "test_linear = 4\ntest_linear_to_the_last_digit = 1",
-        "test_linear = 0\ntest_linear_to_the_last_digit = 0",
-        "problem.tests of linear gives no test",
-    ),
+    (f"linear = 4\n{LAST_DIGIT} = 1", f"linear = 0\n{LAST_DIGIT} = 0", "problem.tests of linear gives no test"),
     ('id = "rope"', 'id = "linear"', "problem.id linear is there twice"),
     ('title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
     ("[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
     ("points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
     ("test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
-    (
-        "[[problem]]",
-        '[[problem]]\nid = "affine"\ntitle = "Affine"\npoints = 0\nfiles = []\n[[problem]]',
-        "problem.tests of affine is missing, and so is tests/test_affine.py",
-    ),
+    ("[[problem]]", f"{AFFINE}\n[[problem]]", "problem.tests of affine is missing, and so is tests/test_affine.py"),
     ("test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
     ("test_hidden_linear = 16", "test_linear_hid = 16", "hidden.test_linear_hid weighs no test; did you"),
     ("test_hidden_linear = 16\n", "", "gives no weight to test_hidden_linear of problems/linear/staff/hidden_tests.py"),

@@ -68,12 +68,9 @@ def test_a_case_that_the_submission_chose_is_not_told() -> None:
     ],
 )
 def test_an_exceptions_class_and_function_are_told(kind: str, functions: list[tuple[str, str]], headline: str) -> None:
-    result = Result(
-        *("test_hidden_softmax[a]", "softmax", True, False, 1.0, Outcome.FAILED, Check.CALL, f"{kind}: 0.125"),
-        details=("adapters.py:77",),
-        raised=kind,
-        functions=tuple(functions),
-    )
+    ended = (Outcome.FAILED, Check.CALL, f"{kind}: 0.125", ("adapters.py:77",))
+    result = Result("test_hidden_softmax[a]", "softmax", True, False, 1.0, *ended, raised=kind)
+    result = replace(result, functions=tuple(functions))
     shown = describe_for_student(result, SUBMISSION, stored=True)
     assert shown.text == headline
     assert "0.125" in shown.staff

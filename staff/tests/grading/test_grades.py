@@ -59,6 +59,7 @@ Student,ID,SIS User ID,SIS Login ID,Section,Attention (55),Final Score
 "Turing, Alan",1235,s2,alan,01,3,
 """
 FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+BEGINNINGS = (" =", "\t=", "\r=", "\n=", "\u00a0@", "a;=", 'a;"=', "a; @", "a\t=", "a\n=")
 TIMES = "file_id,submitted_at\n9,2026-10-04T09:00:00Z\n"
 
 
@@ -410,9 +411,7 @@ def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back
     assert identity.name_for_return(Path("/in", name), "feedback.md") == back
 
 
-@pytest.mark.parametrize(
-    "start", [*FORMULAS, " =", "\t=", "\r=", "\n=", "\u00a0@", "a;=", 'a;"=', "a; @", "a\t=", "a\n="]
-)
+@pytest.mark.parametrize("start", [*FORMULAS, *BEGINNINGS])
 def test_a_name_is_no_formula_for_a_spreadsheet_whatever_separates_its_cells(tmp_path, start):
     write_all(tmp_path, Course(), replace(graded(f"{start}1+1", 1.0), notes=Notes(taken_in=(f"{start}1+1",))))
     text = (tmp_path / "grades.csv").read_text()

@@ -26,16 +26,17 @@ from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.grading.pages import write_site
 from whichline_grader.grading.report import Report
 
+ATTENTION = "scaled_dot_product_attention"
 PROBLEMS = {
     id: Problem(id, title, points, (), {f"test_{id}": 1.0, f"test_hidden_{id}": 1.0}, (), bonus)
     for id, title, points, bonus in (
         ("softmax", "Softmax", 2.0, False),
-        ("scaled_dot_product_attention", "Scaled dot-product attention", 5.0, False),
+        (ATTENTION, "Scaled dot-product attention", 5.0, False),
         ("rope", "RoPE", 3.0, False),
         ("blockwise_attention", "Blockwise attention", 3.0, True),
     )
 }
-PROBLEMS["blockwise_attention"] = replace(PROBLEMS["blockwise_attention"], needs=("scaled_dot_product_attention",))
+PROBLEMS["blockwise_attention"] = replace(PROBLEMS["blockwise_attention"], needs=(ATTENTION,))
 HOSTILE = (
     "<script>alert(1)</script>",
     "</table></main><img src=https://example.org/a.png onerror=alert(1)>",
@@ -49,9 +50,7 @@ HOSTILE = (
 )
 
 
-def explanation(
-    id: str, problem: str = "scaled_dot_product_attention", said: str = "You did it.", tests: Iterable[str] = ()
-) -> Finding:
+def explanation(id: str, problem: str = ATTENTION, said: str = "You did it.", tests: Iterable[str] = ()) -> Finding:
     said_of = ("Yours is 0.143; it should be 0.378.", said)
     return Finding(problem, id, said_of, question="Why?", section="3 Attention", tests=tuple(tests))
 
@@ -107,12 +106,6 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
 
 
-def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]:
-    """`failing` of `size` submissions fail in this problem, with these notes."""
-    bad = [entry(f"bad{i}", results([problem]), **notes) for i in range(failing)]
-    return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
-
-
 def deductions_of(entries: Iterable[Entry]) -> list[ClassDeduction]:
     return count_deductions((each, Report(each.grading, PROBLEMS, each.grades)) for each in entries)
 
@@ -123,12 +116,11 @@ def teach(*entries: Entry) -> str:
 
 
 def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
-    told = (
-        explanation("attention-scale", said="You do not scale.", tests=["test_scaled_dot_product_attention"]),
-        explanation("attention-half", said="Half precision.", tests=["test_scaled_dot_product_attention"]),
-    )
+    says = {"attention-scale": "You do not scale.", "attention-half": "Half precision."}
+    told = tuple(explanation(id, said=said, tests=[f"test_{ATTENTION}"]) for id, said in says.items())
     corner = [entry(f"corner{i}", results(["rope"]), explanations=(explanation("rope-x", "rope"),)) for i in range(3)]
-    entries = [*class_of(10, 4, "scaled_dot_product_attention", explanations=told), *corner]
+    wrong = [entry(f"bad{i}", results([ATTENTION]), explanations=told) for i in range(4)]
+    entries = [*wrong, *(entry(f"good{i}") for i in range(6)), *corner]
     costs = "what is wrong there costs 4 of 13 students 20.0 points."
     said = f"Teach Scaled dot-product attention (handout, section 3 Attention) next: {costs}"
     assert teach(*entries) == said
@@ -141,7 +133,7 @@ def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
 
 
 def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
-    wrong = entry("wrong", results(["scaled_dot_product_attention"]))
+    wrong = entry("wrong", results([ATTENTION]))
     costs = "what is wrong there costs 1 of 1 student 5.0 points."
     assert teach(wrong) == f"Teach Scaled dot-product attention next: {costs}"
     unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
@@ -151,7 +143,7 @@ def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
 
 
 def test_where_no_point_is_lost_nothing_is_taught():
-    assert teach(*class_of(3, 0, "rope")) == "Nobody loses a point: go on to what comes next."
+    assert teach(*(entry(f"good{i}") for i in range(3))) == "Nobody loses a point: go on to what comes next."
     refused = entry("ada", results(PROBLEMS), refused="it is 3 GB")
     assert teach(refused) == "No submission was run: find out why before you teach anything."
 
@@ -173,7 +165,7 @@ def test_every_point_that_a_class_loses_is_in_one_row():
     charged = {"rope": {"rope": ("torch.rope in a.py:1: x",)}}
     entries = [
         entry("ada", results(["softmax"], unwritten=("rope", "blockwise_attention")), explanations=told),
-        entry("alan", results(["scaled_dot_product_attention"]), forbidden=charged),
+        entry("alan", results([ATTENTION]), forbidden=charged),
         entry("kurt", [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]),
         entry("none", [replace(row, outcome=Outcome.NOT_RUN, check=None) for row in results()]),
     ]
@@ -197,7 +189,7 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     again = replace(explanation("blockwise-scale-missing", "blockwise_attention"), **place)
     late = replace(explanation("blockwise-as-earlier", "blockwise_attention"), repeats=("attention-scale-missing",))
     own = explanation("blockwise-other", "blockwise_attention")
-    rows = results(["scaled_dot_product_attention", "blockwise_attention"], unwritten=())
+    rows = results([ATTENTION, "blockwise_attention"], unwritten=())
     corner = [entry(f"c{i}", results(["softmax"]), explanations=(explanation("s-x", "softmax"),)) for i in range(2)]
     entries = [entry("ada", rows, explanations=(attention, again)), entry("alan", rows, explanations=(attention, late))]
     kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))

@@ -10,23 +10,7 @@ from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.submission import Submission, take_in
 
 pytestmark = pytest.mark.nightly
-# For each adapter its problem, the file that later problems call, and how they come to the specimen from there.
-EARLY = {
-    "run_softmax": ("softmax", FUNCTIONAL, "softmax = run_softmax"),
-    "run_scaled_dot_product_attention": (
-        "scaled_dot_product_attention",
-        FUNCTIONAL,
-        "scaled_dot_product_attention = run_scaled_dot_product_attention",
-    ),
-    "run_linear": (
-        "linear",
-        LINEAR,
-        "Linear.forward = lambda self, x: run_linear(*self.weight.T.shape, self.weight, x)",
-    ),
-    "run_rope": (
-        "rope",
-        ROPE,
-        """
+TURN = """
 make = RotaryPositionalEmbedding.__init__
 
 def make_and_keep(self, theta, d_k, max_seq_len, *more, **named):
@@ -35,25 +19,30 @@ def make_and_keep(self, theta, d_k, max_seq_len, *more, **named):
 
 RotaryPositionalEmbedding.__init__ = make_and_keep
 RotaryPositionalEmbedding.forward = lambda self, x, positions: run_rope(*self.kept, x, positions)
-""",
-    ),
+"""
+# For each problem the file that later problems call, and how they come to the specimen from there.
+EARLY = {
+    "softmax": (FUNCTIONAL, "softmax = run_softmax"),
+    "scaled_dot_product_attention": (FUNCTIONAL, "scaled_dot_product_attention = run_scaled_dot_product_attention"),
+    "linear": (LINEAR, "Linear.forward = lambda self, x: run_linear(*self.weight.T.shape, self.weight, x)"),
+    "rope": (ROPE, TURN),
 }
 
 
-def find_adapter(specimen: Specimen) -> str | None:
-    """The early adapter that a specimen has one mistake in, and no other adapter."""
-    written = [name for name in EARLY if f"def {name}(" in specimen.code]
+def find_problem(specimen: Specimen) -> str | None:
+    """The early problem that a specimen has one mistake in, and no other adapter than its own."""
+    written = [name for name in EARLY if f"def run_{name}(" in specimen.code]
     one = len(specimen.tutor) == len(written) == specimen.code.count("\ndef run_") == 1
     return written[0] if one and specimen.findings != "passes" else None
 
 
-CHOSEN = [(specimen, adapter) for specimen in SPECIMENS if (adapter := find_adapter(specimen))]
+CHOSEN = [(specimen, problem) for specimen in SPECIMENS if (problem := find_problem(specimen))]
 
 
-@pytest.mark.parametrize(("specimen", "adapter"), CHOSEN, ids=[str(specimen) for specimen, _ in CHOSEN])
-def test_a_mistake_costs_once(graded_suite: GradedSuite, sandbox: Sandbox, specimen: Specimen, adapter: str) -> None:
-    files, (problem, file, calls) = dict(take_in(ROOT).files), EARLY[adapter]
+@pytest.mark.parametrize(("specimen", "problem"), CHOSEN, ids=[str(specimen) for specimen, _ in CHOSEN])
+def test_a_mistake_costs_once(graded_suite: GradedSuite, sandbox: Sandbox, specimen: Specimen, problem: str) -> None:
+    files, (file, calls) = dict(take_in(ROOT).files), EARLY[problem]
     files["cs336_basics/specimen.py"] = specimen.code.encode()
-    files[file] += f"\n\nfrom cs336_basics.specimen import {adapter}\n{calls}\n".encode()
+    files[file] += f"\n\nfrom cs336_basics.specimen import run_{problem}\n{calls}\n".encode()
     results, _, _ = grade_one(graded_suite, sandbox, Submission("x", files, "adapters"))
     assert {result.problem for result in results if not result.passed} == {problem}

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,6 @@ def test_draws_many():
     assert torch.equal(first, adapters.run_softmax(torch.randint(9, (9,)), dim=0))
 """
 SHUFFLES = "import torch\ndef run_softmax(in_features, dim):\n    return in_features[torch.randperm(9)]\n"
-Load = Callable[[str, str], GradedSuite]
 
 
 @pytest.mark.parametrize(
@@ -101,28 +99,23 @@ def test_a_submission_is_graded_again_when_code_has_changed(tmp_path, edit, is_s
     assert (hash_code([tmp_path]) == before) == is_same
 
 
-@pytest.fixture
-def load_with(tmp_path: Path) -> Load:
-    """Loads one test of a suite that has one file more."""
-
-    def load(source: str, name: str) -> GradedSuite:
-        for path in ("adapters.py", "fixtures", "problems", "staff"):
-            (tmp_path / path).symlink_to(ROOT / path)
-        stated = (ROOT / "assignment.toml").read_text()
-        (tmp_path / "assignment.toml").write_text(stated.replace("test_softmax = 5", f"test_softmax = 5\n{name} = 1"))
-        shutil.copytree(ROOT / "tests", tmp_path / "tests")
-        (tmp_path / "tests" / "test_0_odd.py").write_text(source)
-        return load_graded_suite(tmp_path, name)
-
-    return load
+def load_with(folder: Path, source: str, name: str) -> GradedSuite:
+    """Load one test of a suite that has one file more."""
+    for path in ("adapters.py", "fixtures", "problems", "staff"):
+        (folder / path).symlink_to(ROOT / path)
+    stated = (ROOT / "assignment.toml").read_text()
+    (folder / "assignment.toml").write_text(stated.replace("test_softmax = 5", f"test_softmax = 5\n{name} = 1"))
+    shutil.copytree(ROOT / "tests", folder / "tests")
+    (folder / "tests" / "test_0_odd.py").write_text(source)
+    return load_graded_suite(folder, name)
 
 
 @pytest.mark.slow
-def test_random_draws_are_graded_as_at_home(load_with: Load, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_draws_are_graded_as_at_home(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     program: dict[str, Any] = {}
     exec(SHUFFLES, program)  # noqa: S102
     monkeypatch.setitem(RIGHT, "run_softmax", program["run_softmax"])
-    suite = only(load_with(DRAWS, "test_draws_many"), {"test_draws_many"})
+    suite = only(load_with(tmp_path, DRAWS, "test_draws_many"), {"test_draws_many"})
     (result,), _, _ = grade_one(suite, sandbox, Submission("x", {"adapters.py": SHUFFLES.encode()}, "adapters"))
     assert result.passed, result.headline
 
@@ -145,10 +138,10 @@ WRONG_TESTS = {
 
 
 @pytest.mark.parametrize("name", WRONG_TESTS)
-def test_a_test_that_a_right_program_fails_is_told_before_anybody_is_graded(load_with: Load, name: str) -> None:
+def test_a_test_that_a_right_program_fails_is_told_before_anybody_is_graded(tmp_path: Path, name: str) -> None:
     source, said = WRONG_TESTS[name]
     with pytest.raises(SuiteError) as caught:
-        load_with(f"import torch, adapters\n{source}\n", name)
+        load_with(tmp_path, f"import torch, adapters\n{source}\n", name)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
 

@@ -12,13 +12,14 @@ from lab.attention import Attention
 from staff.tests.lab.conftest import Lab
 from staff.tests.lab.test_debug import ATTENTION
 
+Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
+MASK = torch.ones(8, 8, dtype=torch.bool).tril()
 CHUNKS = "yours, in chunks"
 UNWRITTEN = "def run_scaled_dot_product_attention(*_):\n    raise NotImplementedError\n"
 
 
 def yours(Q, K, V, mask):
-    scores = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
-    return scores.softmax(-1) @ V
+    return (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ V
 
 
 def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +65,7 @@ def test_compiled_on_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "yours, compiled is left out" not in output
     assert output.startswith("Compiling yours, which may take a minute\n")
     assert output.count("\n      yours, compiled") == 2
-    Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
-    mask = torch.ones(8, 8, dtype=torch.bool).tril()
-    compiled = bench.attend(Attention(yours), "yours, compiled", Q, K, V, mask)
-    torch.testing.assert_close(compiled, yours(Q, K, V, mask))
+    torch.testing.assert_close(bench.attend(Attention(yours), "yours, compiled", Q, K, V, MASK), yours(Q, K, V, MASK))
 
 
 @pytest.mark.nightly
@@ -95,10 +93,8 @@ def test_what_cannot_be_compiled(lab: Lab, adapters: str, rows: int, why: str, m
 @pytest.mark.parametrize("name", ["yours", CHUNKS, "PyTorch, math", "PyTorch, flash", "PyTorch, is_causal"])
 def test_all_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "CHUNK", 3)
-    Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
-    mask = torch.ones(8, 8, dtype=torch.bool).tril()
-    expected = scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-    torch.testing.assert_close(bench.attend(Attention(yours), name, Q, K, V, mask), expected)
+    expected = scaled_dot_product_attention(Q, K, V, MASK)
+    torch.testing.assert_close(bench.attend(Attention(yours), name, Q, K, V, MASK), expected)
 
 
 def test_memory_is_counted() -> None:

@@ -170,8 +170,7 @@ def test_a_mistake_is_marked(lab: Lab, case: str, edit: tuple[str, str], wrong: 
 
 def test_a_value_that_is_no_known_step_has_no_mark(lab: Lab) -> None:
     odd = changed(ATTENTION, ("weights = torch", "scores = scores + scores.std() * 0.9\n    weights = torch"))
-    before = marks(lab, "--case", "attention/3d-no-mask", adapters=odd)
-    assert before["scores = scores + scores.std() * 0.9"] == " "
+    assert marks(lab, "--case", "attention/3d-no-mask", adapters=odd)["scores = scores + scores.std() * 0.9"] == " "
     halved = changed(ATTENTION, ("(weights @", "((1 + (V.shape == (2, 5, 6))) * weights @"))
     assert "the answer is wrong in 36 of 36 places" in words(lab, saved(), adapters=halved)
 

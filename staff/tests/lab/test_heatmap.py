@@ -43,8 +43,7 @@ def test_the_weights_of_a_call_head_by_head(lab: Lab) -> None:
 
 
 def test_a_call_of_ones_own_as_a_figure(lab: Lab, tmp_path: Path) -> None:
-    result = lab("show", "--case", "attention/other-no-batch", "-o", "weights.svg")
-    assert result.output == "weights.svg is written\n"
+    assert lab("show", "--case", "attention/other-no-batch", "-o", "weights.svg").output == "weights.svg is written\n"
     assert (tmp_path / "weights.svg").stat().st_size > 1000
     assert rows_of(lab("show", "--case", "attention/other-no-batch").output)[0] == "weights"
 
@@ -90,7 +89,6 @@ def test_a_text_on_another(tmp_path: Path) -> None:
 
 
 def read_figure(shown: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of the figure."""
     monkeypatch.setitem(__import__("matplotlib").rcParams, "svg.fonttype", "none")
     shown.save(path)
     return re.findall(r">([^<]+)</text>", path.read_text())

@@ -7,9 +7,9 @@ import pytest
 
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
+from whichline.engine.suite import Suite
 from whichline_grader.release import broken
 from whichline_grader.release.stages import Stage
-from whichline_grader.release.verify import load_solved_suite
 
 SOURCE = '''def f(x, y: int, scale=0.5):
     """A + b."""
@@ -42,9 +42,9 @@ def test_mistakes_are_made_in_the_solutions_of_a_problem_alone() -> None:
 
 
 @pytest.mark.slow
-def test_what_becomes_of_a_mistake() -> None:
-    suite = load_solved_suite(ROOT)
-    public = replace(suite, tests=[each for each in suite.tests if each.problem == "softmax" and not each.hidden])
+def test_what_becomes_of_a_mistake(solved_suite: Suite) -> None:
+    tests = [each for each in solved_suite.tests if each.problem == "softmax" and not each.hidden]
+    public = replace(solved_suite, tests=tests)
     file = public.problems["softmax"].files[0]
     lines = (ROOT / file).read_text().splitlines()
     at = next(number for number, line in enumerate(lines, 1) if ".sum(" in line)

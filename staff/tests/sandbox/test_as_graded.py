@@ -33,9 +33,7 @@ USES = {
     "import subprocess\nsubprocess.run(['nvidia-smi'], capture_output=True)": "cannot do this",
     "import os\nos.fork()": "cannot do this",
     "import os\nos.execv('/bin/true', ['true'])": "cannot do this",
-    "import urllib.request\nurllib.request.urlretrieve('https://localhost/vocabulary.txt', 'vocabulary.txt')": (
-        "cannot do this"
-    ),
+    "import urllib.request\nurllib.request.urlretrieve('https://localhost/words.txt', 'words.txt')": "cannot do this",
     "import requests\nrequests.get('https://localhost/vocabulary.txt')": "cannot do this",
     "import socket\nsocket.create_connection(('127.0.0.1', 9))": "cannot do this",
     "import asyncio\nasyncio.run(asyncio.sleep(0))": "cannot do this",

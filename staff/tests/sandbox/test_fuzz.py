@@ -50,7 +50,6 @@ SECONDS = 1.0  # of the processor, for one case
 SLOW = 0.3  # of the processor, for a text that grows
 GROWTH = 32 << 20  # bytes of resident memory, after the first tenth of the cases
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  (a file on a disk takes longer than to read it)
-Target = Callable[[random.Random, Path], str]
 
 SENT = [torch.ones(3, 2, requires_grad=True), torch.ones(4)]
 TOKEN = "7"  # noqa: S105
@@ -298,7 +297,7 @@ def _taken_in(path: Path) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", [reply, request, zip_archive, tar_archive])
-def test_what_is_nearly_right_is_read_or_refused(target: Target) -> None:
+def test_what_is_nearly_right_is_read_or_refused(target: Callable[[random.Random, Path], str]) -> None:
     outcomes: Counter[str] = Counter()
     before, cases = 0, 3_400
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:

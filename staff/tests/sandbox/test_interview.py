@@ -1,6 +1,5 @@
 """Questions go out one at a time, and an answer is that to its own question or none."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,32 +24,27 @@ def run_softmax(x, dim):
     {body}
     return [calls, me, dim]
 """
-Ask = Callable[..., Replies]
 
 
 def softmax(dim: object, x: Any = X, **more: Any) -> RemoteCall:
     return RemoteCall("run_softmax", (x, dim), **more)
 
 
-@pytest.fixture
-def answers(sandbox: Sandbox) -> Ask:
+def ask_all(sandbox: Sandbox, body: str, *tests: list[RemoteCall]) -> Replies:
     """The answers of a submission that counts its calls to some questions."""
-
-    def answers(body: str, *tests: list[RemoteCall], **limits: float) -> Replies:
-        submission = Submission("x", {"adapters.py": COUNTING.format(body=body).encode()}, "adapters")
-        with Interview(sandbox, submission, Limits(**limits)) as interview:  # type: ignore[arg-type]
-            return ask(interview, {f"test {number}": test for number, test in enumerate(tests)})
-
-    return answers
+    submission = Submission("x", {"adapters.py": COUNTING.format(body=body).encode()}, "adapters")
+    with Interview(sandbox, submission) as interview:
+        return ask(interview, {f"test {number}": test for number, test in enumerate(tests)})
 
 
-def test_nothing_of_a_later_question_is_there(answers: Ask) -> None:
+def test_nothing_of_a_later_question_is_there(sandbox: Sandbox) -> None:
     waiting = "time.sleep(0.1)\n    dim = select.select([3], [], [], 0)[0]"
-    assert [answer.decoded[2] for answer in answers(waiting, [softmax(dim) for dim in range(5)])["test 0"]] == [[]] * 5
+    found = ask_all(sandbox, waiting, [softmax(dim) for dim in range(5)])["test 0"]
+    assert [answer.decoded[2] for answer in found] == [[]] * 5
 
 
-def test_what_comes_again_is_asked_later_in_another_process_and_twice_there(answers: Ask) -> None:
-    found = answers("pass", [softmax(0), softmax(1), softmax(0)], [softmax(0)])
+def test_what_comes_again_is_asked_later_in_another_process_and_twice_there(sandbox: Sandbox) -> None:
+    found = ask_all(sandbox, "pass", [softmax(0), softmax(1), softmax(0)], [softmax(0)])
     first, other, again = (answer.decoded for answer in found["test 0"])
     assert (first[0], other[0], again[0]) == (1, 2, 2)
     assert first[1] == other[1] == found["test 1"][0].decoded[1] != again[1]
@@ -66,8 +60,8 @@ def test_only_the_very_same_comes_again(other: torch.Tensor) -> None:
     assert not softmax(0, torch.zeros(1)).is_asked_by(softmax(0, -torch.zeros(1)), [])
 
 
-def test_what_kills_the_worker_is_an_answer_and_a_fresh_one_goes_on(answers: Ask) -> None:
-    found = answers("os._exit(1) if dim == 2 else None", [softmax(dim) for dim in range(4)])["test 0"]
+def test_what_kills_the_worker_is_an_answer_and_a_fresh_one_goes_on(sandbox: Sandbox) -> None:
+    found = ask_all(sandbox, "os._exit(1) if dim == 2 else None", [softmax(dim) for dim in range(4)])["test 0"]
     assert isinstance(found[2].stopped, WorkerDied)
     assert not isinstance(found[2].stopped, Exception)
     assert [answer.decoded[0] for answer in (found[0], found[1], found[3])] == [1, 2, 1]
@@ -97,8 +91,8 @@ def test_the_time_is_that_of_all_interviews_with_a_submission(sandbox: Sandbox) 
     assert str(answer.stopped) == "run_softmax has used the 1 s that all its calls may take"
 
 
-def test_a_question_may_hold_what_an_earlier_answer_held(answers: Ask) -> None:
-    found = answers("pass", [softmax(7), softmax(Earlier(0, 2)), softmax(Earlier(1, 9))])["test 0"]
+def test_a_question_may_hold_what_an_earlier_answer_held(sandbox: Sandbox) -> None:
+    found = ask_all(sandbox, "pass", [softmax(7), softmax(Earlier(0, 2)), softmax(Earlier(1, 9))])["test 0"]
     assert found[1].decoded[2] == 7
     assert isinstance(found[2].stopped, NotAsked)
     assert "not called with what the call before it gave" in str(found[2].stopped)
@@ -113,8 +107,8 @@ def test_a_call_with_what_no_answer_held_is_not_a_question() -> None:
         assert not question.is_asked_by(softmax(7, held), values)
 
 
-def test_a_question_with_a_limit_of_memory_has_a_process_of_its_own(answers: Ask) -> None:
-    found = answers("pass", [softmax(0), softmax(1, memory=64 << 20), softmax(2)])["test 0"]
+def test_a_question_with_a_limit_of_memory_has_a_process_of_its_own(sandbox: Sandbox) -> None:
+    found = ask_all(sandbox, "pass", [softmax(0), softmax(1, memory=64 << 20), softmax(2)])["test 0"]
     assert [answer.decoded[0] for answer in found] == [1, 1, 2]
     assert found[1].decoded[1] != found[0].decoded[1] == found[2].decoded[1]
 
@@ -131,9 +125,10 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_an_answer_out_of_turn_is_a_violation(answers: Ask, forgery: str) -> None:
+def test_an_answer_out_of_turn_is_a_violation(sandbox: Sandbox, forgery: str) -> None:
     code = f"from whichline_grader.sandbox.inside import serve\n{FORGERIES[forgery]}"
-    found = answers(f"exec({code!r}, globals()) if calls == 3 else None", [softmax(dim) for dim in range(5)])["test 0"]
+    body = f"exec({code!r}, globals()) if calls == 3 else None"
+    found = ask_all(sandbox, body, [softmax(dim) for dim in range(5)])["test 0"]
     violations = [isinstance(answer.stopped, ProtocolViolation) for answer in found]
     assert violations[:2] == [False, False]
     assert any(violations)

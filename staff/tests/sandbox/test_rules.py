@@ -21,6 +21,7 @@ RULES = load_forbidden(ROOT / "assignment.toml")
 ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
 ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 DECOMPOSED = "torch._decomp.decompositions._softmax"
+EINOPS, ONNX = "__import__('einops.layers.torch').layers.torch", "__import__('torch.onnx.ops').onnx.ops"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
 HIDING = """
@@ -79,15 +80,9 @@ def returning(expression: str, top: str = "") -> str:
         ("F.relu(x, inplace=True)", "torch.nn.functional.relu"),  # it hands back its argument, but not as it was
         ("F.scaled_dot_product_attention(x, x, x)", "torch.nn.functional.scaled_dot_product_attention"),
         ("nn.MultiheadAttention(4, 2)(x[0], x[0], x[0])[0]", "torch.nn.MultiheadAttention"),
-        ("__import__('torch.onnx.ops').onnx.ops.attention(x, x, x)[0]", "torch.ops.onnx.Attention"),
-        (
-            "__import__('torch.onnx.ops').onnx.ops.rotary_embedding(x, torch.ones(2, 4, 2), torch.ones(2, 4, 2))",
-            "torch.ops.onnx.RotaryEmbedding",
-        ),
-        (
-            "__import__('einops.layers.torch').layers.torch.EinMix('... a -> ... b', 'b a', a=4, b=4)(x)",
-            "einops.layers.torch.EinMix",
-        ),
+        (f"{ONNX}.attention(x, x, x)[0]", "torch.ops.onnx.Attention"),
+        (f"{ONNX}.rotary_embedding(x, *[torch.ones(2, 4, 2)] * 2)", "torch.ops.onnx.RotaryEmbedding"),
+        (f"{EINOPS}.EinMix('... a -> ... b', 'b a', a=4, b=4)(x)", "einops.layers.torch.EinMix"),
         ("torch.ops.aten._softmax.default.redispatch(CPU, x, dim, False)", "torch.ops.aten._softmax"),
         ("torch._C._jit_get_operation('aten::_softmax')[0](x, dim, False)", "torch.ops.aten._softmax"),
         ("torch._C._nn.cross_entropy_loss(x[0], x[0, :, 0].long())", "torch.ops.aten._log_softmax"),
@@ -132,7 +127,7 @@ def test_a_call_is_seen_by_whatever_name_it_is_made(run: Run, expression: str, f
         ("x + torch.autograd.grad(torch.logsumexp(x, dim).sum(), x)[0]", ""),
         ("torch.tanh(x) + x.sigmoid() + torch.relu(x)", ""),
         ("torch.einsum('bhqd,bhkd->bhqk', x, x) + (x @ x.mT).cumsum(dim)", ""),
-        ("__import__('einops.layers.torch').layers.torch.Rearrange('b h q d -> b q h d')(x)", ""),
+        (f"{EINOPS}.Rearrange('b h q d -> b q h d')(x)", ""),
     ],
 )
 def test_honest_code_is_not(run: Run, expression: str, top: str) -> None:

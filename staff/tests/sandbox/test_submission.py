@@ -21,9 +21,8 @@ from whichline_grader.sandbox.submission import take_in
 
 FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
 CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}
-INSTEAD = (
-    "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit` writes"
-)
+INSTEAD = "put your code into adapters.py and cs336_basics/, "
+INSTEAD += "and hand in the submission.zip that `uv run cs336 submit` writes"
 READABLE = "expected a zip archive that can be read"
 IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import softmax\n    return softmax(x, dim)\n"
 LEFT_OUT = "left out, since they are links or devices, not files: 'old/link.py'"

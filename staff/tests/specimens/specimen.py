@@ -83,7 +83,6 @@ def choose_tests(suite: Suite, adapters: Mapping[str, Any]) -> Suite:
 
 
 def read_specimens(path: Path) -> Iterator[Specimen]:
-    """Read a file of specimens."""
     for section in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         name, _, text = section.partition("\n")
         found = LAYOUT.fullmatch(text)

@@ -76,11 +76,8 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
 
 
 # Only in public, or in the sandbox: the memory of all scores at once, a second theta, the gradients of the module.
-NOT_IN_HIDDEN = {
-    "fifth/b-blockwise-scores-all-at-once",
-    "third/d-mha-angle-cache-forgets-theta",
-    "third/d-module-softmax-in-place",
-}
+NOT_IN_HIDDEN = {"fifth/b-blockwise-scores-all-at-once", "third/d-mha-angle-cache-forgets-theta"}
+NOT_IN_HIDDEN |= {"third/d-module-softmax-in-place"}
 
 
 @pytest.mark.nightly

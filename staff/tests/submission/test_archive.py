@@ -66,12 +66,6 @@ def test_names_that_some_system_takes_for_others(tmp_path: Path, name: str) -> N
             read_archive(tmp_path / "y.zip", "m.json")
 
 
-def test_names_that_differ_in_capital_letters(tmp_path: Path) -> None:
-    write_zip(tmp_path / "x.zip", {"a.py": b"", "A.py": b""})
-    with pytest.raises(ArchiveError, match=r"a\.py appears twice on systems that ignore"):
-        read_archive(tmp_path / "x.zip", "m.json")
-
-
 @pytest.mark.parametrize(
     ("kind", "size", "compression", "message"),
     [
@@ -99,13 +93,16 @@ def test_an_entry_that_is_refused(tmp_path: Path, kind: int, size: int, compress
         ({}, {"files": {"a.py": "0"}}, r"lacks a\.py, which its m\.json lists"),
         ({"a.py": b"1"}, {"files": {"a.py": "0"}}, r"a\.py in .*x\.zip is not the file that its m\.json lists"),
         ({}, {"files": {"\x1b[2J.py": "0"}}, r"'\\x1b\[2J\.py' is not a valid name in an archive"),
+        ({"a.py": b"", "A.py": b""}, None, r"a\.py appears twice on systems that ignore"),
         ({}, {}, "lacks 'files'; is it the right zip"),
         ({}, [], "cannot be read; is it the right zip"),
         ({}, {"files": 3}, "cannot be read; is it the right zip"),
         ({}, {"files": [["a", []]]}, "lacks a, which its m.json lists"),
     ],
 )
-def test_a_manifest_that_does_not_fit(tmp_path: Path, files: dict[str, bytes], manifest: object, words: str) -> None:
+def test_names_and_manifests_that_do_not_fit(
+    tmp_path: Path, files: dict[str, bytes], manifest: object, words: str
+) -> None:
     write_zip(tmp_path / "x.zip", files, manifest)
     with pytest.raises(ArchiveError, match=words):
         read_archive(tmp_path / "x.zip", "m.json")

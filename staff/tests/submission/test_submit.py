@@ -138,8 +138,7 @@ def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
     (student.folder / "helpers.py").write_text("x = 1\n")
     student.replace(ROPE, "import torch\n", f"import torch\n{line}\n")
     module = line.split()[1].partition(".")[0]
-    todo = "remove the import, or move your module into cs336_basics/"
-    said = f"{ROPE} imports {module}, which is not handed in; {todo}"
+    said = f"{ROPE} imports {module}, which is not handed in; remove the import, or move your module into cs336_basics/"
     assert refusal(student) == f"Error: nothing was written: {said}\n"
 
 

@@ -154,9 +154,8 @@ class StandIn:
         """The arguments of a call, if it is like one that the right program makes, from which plain values come."""
         for made in (each for each in self._made if each.call == call):
             needed = {name for name, x in made.arguments.items() if isinstance(x, Tensor)}
-            if needed <= asked.keys() <= made.arguments.keys() and all(
-                _is_like(x, made.arguments[name], asked) for name, x in asked.items()
-            ):
+            alike = (_is_like(x, made.arguments[name], asked) for name, x in asked.items())
+            if needed <= asked.keys() <= made.arguments.keys() and all(alike):
                 return tuple({**made.arguments, **asked}.values())
         return None
 

@@ -79,8 +79,7 @@ def _describe(deduction: Deduction) -> str:
 def _show(deduction: Deduction) -> list[str]:
     """Show what was found, or else what one of the tests says besides."""
     if deduction.kind is Kind.FOUND:
-        innermost = replace(deduction.finding, code=deduction.finding.code[-MOST_CODE:])
-        return ["", *fence(innermost.lines)]
+        return ["", *fence(replace(deduction.finding, code=deduction.finding.code[-MOST_CODE:]).lines)]
     return ["", *fence(deduction.example, MAX_DUMP)] if deduction.example else []
 
 
@@ -93,9 +92,7 @@ def _sum_up(deductions: Sequence[Deduction]) -> list[str]:
 
 def _describe_text(text: str, most: int) -> list[str]:
     """A text in a line if it is short, and else as many lines of it as there are room for."""
-    if "\n" in text or len(text) > MAX_LINE:
-        return ["", *fence([text], most)]
-    return ["", f"- {quote_code(text)}"]
+    return ["", *fence([text], most)] if "\n" in text or len(text) > MAX_LINE else ["", f"- {quote_code(text)}"]
 
 
 # Texts of a submission: cut where they are long, in Markdown as code that nothing in them can end.

@@ -7,7 +7,7 @@ problem, a test or a file must be one, and words are cut and made fit to be prin
 
 import ast
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -116,23 +116,12 @@ def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Findin
     own = {name for name, problem in tests.items() if problem == finding.problem}
     if not is_place or not own.issuperset(finding.tests):
         return None
-    return replace(
-        finding,
-        id=_shorten(finding.id),
-        function=_shorten(finding.function),
-        said=_shorten_all(finding.said),
-        code=_shorten_all(finding.code),
-        likewise=finding.likewise[:MOST_LINES],
-        proof=_shorten(finding.proof),
-        question=_shorten(finding.question),
-        section=_shorten(finding.section),
-        also=_shorten_all(finding.also),
-        tests=tuple(dict.fromkeys(finding.tests)),
-    )
-
-
-def _shorten_all(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_shorten(line) for line in [*lines][:MOST_LINES])
+    texts = ("id", "function", "proof", "question", "section")
+    short: dict[str, Any] = {name: _shorten(getattr(finding, name)) for name in texts}
+    for name in ("said", "code", "also"):
+        short[name] = tuple(map(_shorten, getattr(finding, name)[:MOST_LINES]))
+    likewise, named = finding.likewise[:MOST_LINES], tuple(dict.fromkeys(finding.tests))
+    return replace(finding, **short, likewise=likewise, tests=named)
 
 
 def _shorten(text: str) -> str:

@@ -269,8 +269,7 @@ class Gradebook(AbstractContextManager["Gradebook"]):
             yield
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             what = f"what is recorded of {submission} cannot be read ({error})"
-            todo = f"grade {path} again, or take the gradebook from a backup"
-            raise DamagedRow(f"{self._path}: {what}; {todo}") from None
+            raise DamagedRow(f"{self._path}: {what}; grade {path} again, or take the gradebook from a backup") from None
 
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])

@@ -32,6 +32,7 @@ from whichline_grader.sandbox.reply import Reply
 from whichline_grader.sandbox.submission import Submission
 
 MAX_SHOWN = 3  # lines that break the rules, of a work
+Uses = Mapping[str, Collection[Use]]  # by problem
 
 
 class Faulty(Exception):
@@ -54,8 +55,7 @@ def grade_one(
         grader.keep(grader.carry_forward(found))
         if not transcript:
             grader.find_what_is_wrong()
-    notes = grader.take_notes()
-    return grader.results, notes, replace(grader.transcript, workers=interview.spent.workers)
+    return grader.results, grader.take_notes(), replace(grader.transcript, workers=interview.spent.workers)
 
 
 class _Grader:
@@ -127,9 +127,8 @@ class _Grader:
         try:
             drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
             if any(not result.passed for result in public) or drawn:
-                self.transcript.explanations, self.transcript.trouble = request_diagnosis(
-                    self.sandbox, submission, public, drawn
-                )
+                found = request_diagnosis(self.sandbox, submission, public, drawn)
+                self.transcript.explanations, self.transcript.trouble = found
             if figure := find_figure({result.problem for result in public if not result.passed}):
                 self.ask({name_figure(figure)})
                 self._recorded.start(name_figure(figure))
@@ -190,9 +189,7 @@ def draw(figure: Figure, call: Adapter) -> Drawn:
     return Drawn(figure.title, figure.row, figure.compare(own), figure.caption, own, figure.right(), figure.allowed())
 
 
-def judge(
-    public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
     """For each problem, the works that are not the student's own, and the lines that ran them.
 
     All of it was seen by the watch beside the submission (`whichline/rules/watch.py`). Nothing is read in the source:
@@ -265,9 +262,8 @@ def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence
 
 def _print_verdict(graded: GradedSuite, recorded: Replayer, test: Test, result: Result, transcript: Transcript) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
-    name = next(
-        (each for each in reversed(transcript.carried) if each.rpartition(transcripts.CARRIED_TO)[2] == test.name), ""
-    )
+    ending = transcripts.name_carried((), test.name)
+    name = next((each for each in reversed(transcript.carried) if each.endswith(ending)), "")
     if carried := transcript.carried.get(name):
         again = graded.run(test, recorded, name)
         ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"

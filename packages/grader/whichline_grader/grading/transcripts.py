@@ -134,13 +134,12 @@ class Replayer:
     """Gives the answers that a submission has given."""
 
     def __init__(self, remote_calls: RemoteCalls, replies: Replies, submission: Submission) -> None:
-        self.values: list[Any] = []
         self._all_remote_calls, self._all_replies, self.submission = remote_calls, replies, submission
         self.start("")
 
     def start(self, name: str, answered: str = "") -> None:
         """Begin with a test of this name; its answers may have another one."""
-        self.values = []
+        self.values: list[Any] = []
         self._remote_calls = self._all_remote_calls.get(name, ())
         self._replies = self._all_replies.get(answered or name, ())
 

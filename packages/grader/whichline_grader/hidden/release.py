@@ -75,8 +75,7 @@ def load_release() -> Release:
 def describe_rehearsal() -> str:
     """Warn that everybody can read the secret."""
     public = "the hidden inputs come from the example secret of whichline-grader, which anyone can read"
-    todo = f"Run `{name_command('staff new-course FOLDER')}` before you grade a class."
-    return f"REHEARSAL: {public}. {todo}"
+    return f"REHEARSAL: {public}. Run `{name_command('staff new-course FOLDER')}` before you grade a class."
 
 
 def load_course_folder() -> CourseFolder:

@@ -8,6 +8,7 @@ import signal
 import sys
 import tokenize
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module, invalidate_caches
 from pathlib import Path
@@ -69,8 +70,10 @@ def list_mistakes(file: str, source: str, seed: int, lines: Collection[int] = ()
         others = values.get(token.start, ()) if token.type == tokenize.NAME else ()
         new = SWAPS.get(token.string) or _change(token, choice) or (choice.choice(others) if others else "")
         mistake = Mistake(file, line, column, token.string, new)
-        if new and _is_python(mistake.make(source)):
-            found.append(mistake)
+        if new:
+            with suppress(SyntaxError):
+                ast.parse(mistake.make(source))
+                found.append(mistake)
     return found
 
 
@@ -101,14 +104,6 @@ def _list_values(tree: ast.Module) -> Mapping[tuple[int, int], Sequence[str]]:
                 found[each.lineno, each.col_offset] = [name for name in names if name not in (each.id, "self")]
             names |= dict.fromkeys(each.id for each in read if isinstance(each.ctx, ast.Store))
     return found
-
-
-def _is_python(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        return False
-    return True
 
 
 def list_solution_mistakes(root: Path, problems: Mapping[str, Problem], seed: int, most: int) -> list[Mistake]:

@@ -28,13 +28,8 @@ MAX_SHOWN = 3  # paths in a message
 OWN_CODE = "hand in only your own code"
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
 TAR = (".tar", ".tar.gz", ".tgz")
-NO_CODE = {
-    ".ipynb": "a notebook",
-    ".pdf": "a PDF",
-    ".docx": "a text document",
-    ".7z": "a 7z archive",
-    ".rar": "a RAR archive",
-}
+NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
+NO_CODE |= {".7z": "a 7z archive", ".rar": "a RAR archive"}
 
 
 def describe_instead() -> str:
@@ -137,8 +132,7 @@ def read_file(file: Path, most: int) -> bytes:
 
 def read_archive(path: Path) -> Collected:
     if not stat.S_ISREG(path.lstat().st_mode):
-        got = f"{show_name(path.name)} is a link or a device"
-        raise Refused(f"expected an archive, but {got}; {describe_instead()}")
+        raise Refused(f"expected an archive, but {show_name(path.name)} is a link or a device; {describe_instead()}")
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
     is_tar = path.name.endswith(TAR)

@@ -152,9 +152,7 @@ class Interview(AbstractContextManager["Interview"]):
 
     def _answer(self, what: str, frame: bytes, token: str, tensors: list[Tensor], memory: int = 0) -> Reply:
         """Ask the current worker, or a fresh one, which imports the submission first."""
-        self._for = what
-        failed = self._failed_import
-        connection = self._connection
+        self._for, failed, connection = what, self._failed_import, self._connection
         if connection is None and not failed:
             connection, imported = self._start(memory or self.limits.memory_bytes)
             failed = imported if imported.is_failed else None
@@ -302,8 +300,6 @@ def _describe_end(connection: Connection) -> str:
     """Describe how a worker ended. Python's last words are dropped, since they name files of this machine."""
     connection.listen()
     stderr = connection.printed["stderr"]
-    if (place := stderr.find(LAST_WORDS)) < 0:
-        return "the process ended or closed its channel"
-    fault = stderr.startswith(b"Segmentation fault", place + len(LAST_WORDS))
-    del stderr[place:]
-    return "the process ended with a segmentation fault" if fault else "the process ended or closed its channel"
+    stderr[:], _, fault = stderr.partition(LAST_WORDS)
+    is_segmentation = fault.startswith(b"Segmentation fault")
+    return f"the process ended {'with a segmentation fault' if is_segmentation else 'or closed its channel'}"

@@ -84,12 +84,10 @@ class _Call(torch.autograd.Function):
     """A call whose gradients were computed in the worker."""
 
     @staticmethod
-    def forward(
-        ctx: Any, respondent: Respondent, call: RemoteCall, replies: list[Reply], *_: Tensor
-    ) -> tuple[Tensor, ...]:
-        reply = respondent.reply(call)
+    def forward(ctx: Any, asked: Respondent, call: RemoteCall, replies: list[Reply], *_: Tensor) -> tuple[Tensor, ...]:
+        reply = asked.reply(call)
         replies.append(reply)
-        ctx.respondent, ctx.number = respondent, len(respondent.values)
+        ctx.respondent, ctx.number = asked, len(asked.values)
         ctx.set_materialize_grads(False)
         outputs = tuple(output.clone() for output in reply.outputs)  # the test may change them, and run once more
         pairs = zip(outputs, reply.differentiable, strict=True)

@@ -28,10 +28,9 @@ def undo_settings(file: str) -> Iterator[None]:
 
 def describe_undone(root: Path) -> list[str]:
     """A title, and lines that say which files change which setting and what to write instead; nothing if none does."""
-    if not _undone:
-        return []
-    lines = ["Undone when your files had been imported, here and in grading"]
-    for file, name in _undone:
+    own = [(file, name) for file, name in _undone if root in Path(file).parents]
+    lines = ["Undone when your files had been imported, here and in grading"] if own else []
+    for file, name in own:
         line = _find_line(file, name)
         place = f"{Path(file).relative_to(root).as_posix()}{f':{line}' * bool(line)}"
         lines.append(f"{place}: torch.{name} changes a setting for all code, the tests included. {INSTEAD[name]}")

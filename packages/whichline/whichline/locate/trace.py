@@ -141,9 +141,9 @@ class Trace(Recorded):
     @cached_property
     def _used(self) -> set[Event | int]:
         depths = self.depths if self.known.steps.is_partial else None
-        return list_used(self.operand_times, depths, self.values, self._is_made_of_right, self.put)
+        return list_used(self.operand_times, depths, self.values, self._is_step_of_operands, self.put)
 
-    def _is_made_of_right(self, place: Expression, time: int) -> bool:
+    def _is_step_of_operands(self, place: Expression, time: int) -> bool:
         return self._is_found(place, time) and self._shows_operands(place)
 
     def _is_found(self, place: Expression, time: int) -> bool:

@@ -10,6 +10,7 @@ from staff.tests import ROOT
 from whichline.engine.case import list_case_names, load_case
 
 WRONG = "def run_softmax(in_features, dim):\n    return in_features * 0\n"
+CLIMBING = {"../../cs336-attack.py": WRONG}
 LARGE = {"model.py": "#" * (32 << 20)}
 PASSING = """
 import pytest
@@ -68,10 +69,7 @@ ATTACKS: dict[str, tuple[str, Mapping[str, str | Path] | str]] = {
         {"tests/test_1_softmax.py": EASY, "whichline_grader/hidden/test_1_softmax.py": EASY, "assignment.toml": ""},
     ),
     # Hand in an archive that unpacks into the folders above.
-    "climbing_archive: refused: expected paths inside the submission": (
-        "climbing_archive.zip",
-        {"../../cs336-attack.py": WRONG},
-    ),
+    "climbing_archive: refused: expected paths inside the submission": ("climbing_archive.zip", CLIMBING),
     # Hand in adapters that are a symbolic link into the grader's files.
     "linking_archive: refused: is a link or a device": ("linking_archive.zip", {"adapters.py": ROOT / "adapters.py"}),
     "linking_folder: forged: is a link or a device": ("linking_folder", {"adapters.py": ROOT / "adapters.py"}),
@@ -101,7 +99,6 @@ def find(name: str) -> tuple[str, Mapping[str, str | Path] | str]:
 
 
 def write_archive(name: str, folder: Path) -> Path:
-    """Write the attack with this name into `folder`."""
     file, content = find(name)
     path = folder / file
     if isinstance(content, str):

@@ -101,7 +101,7 @@ answers_with_what_changed at import: refused: expected a value, got
 
 gradients_of_another_shape at import: refused: expected a gradient of shape
     # Send a gradient that broadcasts to every shape.
-    serve._compute_gradients = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
+    serve._differentiate = lambda outputs, cotangents, given: [torch.zeros(()) for _ in given]
 
 gradients_and_an_error at import: refused: the answer is wrong
     # Send right gradients of a wrong answer, and next to them an error that there were none.
@@ -109,7 +109,7 @@ gradients_and_an_error at import: refused: the answer is wrong
     def gradients(outputs, cotangents, given):
         (x,) = given
         return list(torch.autograd.grad(x.softmax(0), given, cotangents))
-    serve._compute_gradients = gradients
+    serve._differentiate = gradients
     skipped = {"type": "SkipTest", "message": "nothing to do", "lines": []}
     serve._call = lambda *arguments: call(*arguments) | {"gradient_error": skipped}
 

@@ -88,8 +88,7 @@ def _forward(function: Callable[..., Any], call: str, sources: Mapping[str, Sour
             header, outputs = ask({"borrow": call, "arguments": arguments}, tensors)
         if "value" not in header:
             return function(*args, **kwargs)
-        answers = _Forwarded.apply(ask, header["number"], outputs, *tensors)
-        value = decode(header["value"], list(answers))
+        value = decode(header["value"], list(_Forwarded.apply(ask, header["number"], outputs, *tensors)))
         return tuple(value) if isinstance(value, list) else value
 
     return forward
