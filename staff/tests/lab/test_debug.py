@@ -127,7 +127,13 @@ def test_a_right_call_of_any_problem(lab: Lab, case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "edit", "wrong", "follow", "right"),
     [
-        ("attention/3d-causal", ("math.sqrt(d_k)", "d_k"), "d_k = Q.shape[-1]", "return scores", ""),
+        (
+            "attention/3d-causal",
+            ("math.sqrt(d_k)", "d_k"),
+            'scores = einsum(Q, K, "... q d, ... k d -> ... q k") / d_k',
+            "return scores",
+            "d_k = Q.shape[-1]",
+        ),
         (
             "softmax/3d-middle-dim",
             ("e.sum(dim,", "e.sum(-1,"),
@@ -152,7 +158,7 @@ def test_a_right_call_of_any_problem(lab: Lab, case: str) -> None:
         (
             "multihead-rope/spaced",
             ("turn(q), turn(k)", "turn(q), k"),
-            "heads = run_scaled_dot_product_attention(q, k, v, mask)",
+            "q, k = turn(q), k",
             "return scores",
             "return turned",
         ),
