@@ -150,7 +150,7 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
-        likewise=tuple(each.line for each in found.shown or found.patch if each.line != place.line),
+        likewise=tuple(each.line for each in found.shown or found.patch if _is_beside(each, place)),
         proof=proof,
         question=EXTRA if found.difference.is_needless else own,
         section=step.section,
@@ -158,6 +158,10 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         step=step.name,
         **show_place(place.file, place.function, place.node, runner.suite.root),
     )
+
+
+def _is_beside(each: Expression, place: Expression) -> bool:
+    return each.file == place.file and each.line != place.line
 
 
 def _describe_unused(found: Found, observed: Observed) -> str:
