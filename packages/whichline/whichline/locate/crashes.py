@@ -189,12 +189,8 @@ def _report(
     if crash.has_returned:  # compare only with calls whose backward pass ran
         answered = [call for call in answered if call not in crash.calls and FOLLOWED in call]
         crash = _place_gradient(crash, suite)
-    elif key := report.key:
-        crash = replace(crash, frames=[*crash.frames, _make_key_frame(*key, suite.root)])
-    elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
-        # The function that lacks a `return`, or the adapter whose parameters do not fit.
-        frame = _make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
-        crash = replace(crash, frames=[*crash.frames, frame])
+    else:
+        crash = replace(crash, frames=[*crash.frames, *_list_causes(crash, suite)])
     frames, said, operands = crash.frames, report.sentences, report.operands
     last = frames[-1] if frames else FrameSummary("", 0, "", line="")
     code, columns = _show(frames, suite.root) if frames else ((), (0, 0))
@@ -227,6 +223,18 @@ def _report(
         question=report.ask(last.line or "", next((fact.ask for fact in facts if fact.ask), "")),
         tests=tests,
     )
+
+
+def _list_causes(crash: _Crash, suite: Suite) -> list[FrameSummary]:
+    """List the line to mark in place of the one that raised, if the error alone shows it.
+
+    That is a wrong key, the function that lacks a `return`, or the adapter whose parameters do not fit.
+    """
+    report = crash.report
+    if key := report.key:
+        return [_make_key_frame(*key, suite.root)]
+    code = report.forgotten or (None if crash.frames or suite.remote else report.called_code)
+    return [_make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)] if code else []
 
 
 def _describe_origins(runner: Runner, crash: _Crash) -> list[str]:
