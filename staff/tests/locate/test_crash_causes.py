@@ -610,7 +610,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "a dictionary that lacks a dtype": (
-        (LINEAR, "`WIDE` has the keys torch.float16 since adapters.py:32.", "WIDE[in_features.dtype]"),
+        (LINEAR, "`WIDE` has the key torch.float16 since adapters.py:32.", "WIDE[in_features.dtype]"),
         (MAKES, f"WIDE = {{torch.float16: torch.float32}}\n\n\n{MAKES}"),
         (ANSWER, "    return in_features.to(WIDE[in_features.dtype])\n"),
     ),

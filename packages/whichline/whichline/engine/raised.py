@@ -122,7 +122,8 @@ class Raised:
             return f"`{text}` is empty{f': {where[1:]}' if where else ''}"
         made = self._definitions.find_global(text) if text not in self._calls[-1].tb_frame.f_locals else ""
         since = f" since {made}" if made else ""
-        return f"`{text}` has the keys {listed(map(repr, keys))}{since}" if len(keys) <= MOST_KEYS else ""
+        has = f"`{text}` has the key{'s' * (len(keys) > 1)} {listed(map(repr, keys))}"
+        return has + since if len(keys) <= MOST_KEYS else ""
 
     def explain_names(self, match: re.Match[str]) -> str:
         """Say that a name is an attribute of `self`, if `self.` may be missing."""
