@@ -28,7 +28,7 @@ from whichline.locate.values import identify
 from whichline.rules.pairing import INIT, list_parameters, remember
 
 MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
-MOST_LOOKS = 120_000  # events, for one problem
+MOST_LOOKS = 200_000  # events, for one problem
 MOST_NUMBERS = 1 << 25  # in the arguments of the calls whose checkpoints are kept
 LONGEST = 1_000_000  # events in the first run; later ones, which may loop for ever, get a multiple of its count
 
