@@ -36,7 +36,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((SOFTMAX, "x.amax(dim, keepdim=True)", "x.amax()"), ("x.amax()", "Expected the maximum along `dim`")),
         ((SOFTMAX, "torch.exp(x - largest)", "torch.exp(x)"), ("x", "Expected x − max; found x.")),
         ((SOFTMAX, "x - largest)", "(x - largest) * 2)"), ("(x - largest) * 2", "x − max; found 2 times that value.")),
-        ((ATTENTION, "math.sqrt(d_k)", "d_k"), ("Q.shape[-1]", "Expected √d_k; found d_k.")),
+        ((ATTENTION, "math.sqrt(d_k)", "d_k"), ("d_k", "Expected √d_k; found d_k.")),
         ((ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)"), ("d_k ** 1 / 2", "Expected √d_k, 3.317; found 5.5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), ("Q.shape[-2]", "Expected d_k, 11; found 5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "*_, d_k, _ = Q.shape"), ("d_k", "Expected d_k, 11; found 5.")),

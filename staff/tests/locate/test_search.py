@@ -229,14 +229,23 @@ def test_two_mistakes_in_one_function_are_found_though_wrong_values_make_it_rais
 
 def test_a_wrong_scale_and_a_mask_that_is_not_used_are_told_apart(find_alone: Explain) -> None:
     """The masked, scaled scores in place of the scaled ones would make up for both."""
-    unused = ("scores = scores.masked_fill(~mask", "masked = scores.masked_fill(~mask")
-    found = find_alone(
-        ATTENTION, ("math.sqrt(d_k)", "math.sqrt(K.shape[-2])"), unused, ("return scores", "return scores + 0")
-    )
-    assert list_marks(found) == ["K.shape[-2]", "scores"]
+    helpers = """def scale(scores, size):
+    return scores / math.sqrt(size)
+
+
+def weigh(scores):
+    blind = scores.eq(-math.inf).all(-1, keepdim=True)
+    return run_softmax(scores.masked_fill(blind, 0.0), -1).masked_fill(blind, 0.0)
+
+
+def scores_of"""
+    attend = """scaled = scale(Q.to(wide) @ K.to(wide).mT, K.shape[-2])
+    scores = scaled if mask is None else scaled + torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+    weights = weigh(scaled)"""
+    plain = "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)"
+    found = find_alone(ATTENTION, ("def scores_of", helpers), (plain, attend))
+    assert list_marks(found) == ["K.shape[-2]", "scaled"]
     assert found[0].said == ("Expected d_k, 11; found 7.",)
-    words = "Expected the masked, scaled scores; found the scaled scores. Line 22 computes the masked, scaled scores; "
-    assert found[1].said == (f"{words}nothing uses it.",)
 
 
 def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:

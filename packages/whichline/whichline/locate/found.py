@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is
@@ -54,9 +56,9 @@ def list_doubtful(found: Sequence[Found]) -> list[Expression]:
 def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
-    It may be in unknown masks among the operands, inside a call, in an index or a lambda that a caller passes, in the
-    bounds of the loops around a constant, or near a place that is no proof. A place is a proof if the difference is
-    simple, or if the operands are earlier checkpoints and all that is computed later is right.
+    It may be in unknown masks among the operands, inside a call, in an index that a caller passes, in a lambda that it
+    passes to what makes a mask, in the bounds of the loops around a constant, or near a place that is no proof. A place
+    is a proof if the difference is simple, or if the operands are earlier checkpoints and all later values are right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
@@ -66,8 +68,9 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [each for each in reversed(trace.places) if each in inside]
     if given := [*filter(None, map(trace.find_argument, _list_indices(place, operands)))]:
         return given
-    if passing := [call for call, inside in trace.inside.items() if place in inside and _passes_lambda(call)]:
-        return passing
+    calls = [call for call, inside in trace.inside.items() if place in inside and _passes_lambda(call)]
+    if calls and getattr(trace.values[place][0], "dtype", None) == torch.bool:
+        return calls
     if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
         return [place]
     if not found.difference.is_simple and (behind := [each for each in operands if _lacks_step(trace, each, wanted)]):

@@ -101,10 +101,12 @@ class Search:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
-        if complete and is_first:  # two earlier checkpoints may explain as much
+        if complete and is_first and not complete.is_clean:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
-            near_misses = [] if complete.is_clean else self._rank_near_misses()
-            yield self._find_together([each for each in near_misses if each.newly_right], 2)
+            together = self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
+            yield (
+                [] if any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1]) else together
+            )
         yield [complete] if complete else []
         if is_first:
             yield self._find_common_cause(skipped=not (complete and complete.is_clean))
