@@ -141,7 +141,7 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
 def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`.
 
-    Where a name is read, these are the checkpoints after its own: a size may be right, and its root belongs there.
+    A name gets only the checkpoints after its own: the size may be right, and its root belongs there.
     """
     for operand in list_upstream(trace, divergence):
         if not trace.is_number(operand) or not (match := trace.match(operand)):

@@ -228,7 +228,7 @@ def _report(
 def _list_causes(crash: _Crash, suite: Suite) -> list[FrameSummary]:
     """List the line to mark in place of the one that raised, if the error alone shows it.
 
-    That is a wrong key, the function that lacks a `return`, or the adapter whose parameters do not fit.
+    It gives a wrong key, or begins the function that lacks a `return` or the adapter whose parameters do not fit.
     """
     report = crash.report
     if key := report.key:

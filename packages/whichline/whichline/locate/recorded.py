@@ -1,4 +1,4 @@
-"""What one run of a test computed: the expressions in it, what each is made of, and where each value comes from."""
+"""The recording of one test: its expressions, what each is made of, and where each value comes from."""
 
 import ast
 import re

@@ -101,16 +101,18 @@ class Search:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
-        if complete and is_first and not complete.is_clean:  # two earlier checkpoints may explain as much
+        is_doubtful = (
+            bool(complete) and is_first and not complete.is_clean
+        )  # two earlier checkpoints may explain as much
+        if is_doubtful:
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
             together = self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
-            yield (
-                [] if any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1]) else together
-            )
+            is_inside = any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1])
+            yield [] if is_inside else together
         yield [complete] if complete else []
         if is_first:
             yield self._find_common_cause(skipped=not (complete and complete.is_clean))
-        if incomplete and (not complete or incomplete.difference.is_simple):
+        if incomplete and (not complete or (incomplete.difference.is_simple and not is_doubtful)):
             yield self._add_rest(incomplete, most)
         if complete:
             return
@@ -308,9 +310,10 @@ class Search:
     def _find_call(self) -> list[Found]:
         """Find the smallest call of a function that is wrong inside, where no expression of it is proved."""
         complete, incomplete = self._try_all(self.calls)
-        if incomplete and self._explains_half(incomplete) and self.experiment.all_pass(incomplete.patch):
-            return [complete or incomplete]
-        return [complete] if complete else []
+        if complete:
+            return [complete]
+        is_enough = incomplete and self._explains_half(incomplete) and self.experiment.all_pass(incomplete.patch)
+        return [incomplete] if incomplete and is_enough else []
 
     def _find_with_unknown_operands(self) -> list[Found]:
         """Find a divergence with an unknown operand whose own operands are right."""

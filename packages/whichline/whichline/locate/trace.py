@@ -198,13 +198,15 @@ class Trace(Recorded):
 
     def _is_kept(self, place: Expression) -> bool:
         """Tell whether an expression reads an attribute in which this run has put a value: a buffer."""
-        is_read = isinstance(place.node, ast.Attribute) and not self.list_operands(place)
-        return is_read and self.find_origin(place) is not place
+        return self._is_held(place) and self.find_origin(place) is not place
+
+    def _is_held(self, place: Expression) -> bool:
+        """Tell whether an expression reads an attribute of an object."""
+        return isinstance(place.node, ast.Attribute) and not self.list_operands(place)
 
     def is_standalone(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor made from numbers alone, or an attribute of an object."""
-        is_held = isinstance(place.node, ast.Attribute) and not self.list_operands(place) and not self.is_number(place)
-        return is_held or self.is_constructor(place)
+        return (self._is_held(place) and not self.is_number(place)) or self.is_constructor(place)
 
     def is_first_divergence(self, place: Expression, allows_unknown: bool = False) -> bool:
         """Tell whether an expression is wrong although its operands are right.
