@@ -154,6 +154,8 @@ class Changes:
         if not isinstance(own, ast.BinOp):
             return
         for product in self.products:
+            if own in ast.walk(product):
+                continue  # which would stand in itself
             for name, side in (("left", product.left), ("right", product.right)):
                 is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
                 if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():

@@ -16,7 +16,7 @@ from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.recorded import SIZES, Recorded
 from whichline.locate.times import Event, list_operand_times, list_used
-from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform, take_repeated_mask
 
 BEGINS = re.compile("zeros|ones|empty|full")
 CUTS = re.compile(r"\b(tril|triu)_?$")
@@ -94,6 +94,8 @@ class Trace(Recorded):
             others += [(name, axes)] if axes is not None else []
         if others:
             return others[0]
+        if (one := take_repeated_mask(value.tensor)) is not None:
+            return self._find(Value(one))
         return ("a size", ()) if not value.tensor.ndim and float(value.tensor) in self.sizes else None
 
     @cached_property
@@ -124,7 +126,8 @@ class Trace(Recorded):
         """
         value, operands = self.values[place][0], [self.values[each][0] for each in self.list_operands(place)]
         is_mask = isinstance(value, Tensor) and value.dtype == torch.bool
-        if is_mask and any(isinstance(x, Tensor) and x.is_floating_point() for x in operands):
+        numbers = [x for x in operands if isinstance(x, Tensor) and x.is_floating_point()]
+        if is_mask and any(is_uniform(x) or not torch.equal(x, x.round()) for x in numbers):
             return False
         return not self.put or not (place in self.put or any(each in self.put for each in self.list_inside(place)))
 

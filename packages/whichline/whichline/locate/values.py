@@ -48,6 +48,13 @@ def is_uniform(x: Tensor) -> bool:
     return x.numel() > 1 and bool((x == x.flatten()[0]).all())
 
 
+def take_repeated_mask(x: Tensor) -> Tensor | None:
+    """Take the mask whose repetition along the first axis makes a tensor, as `expand` does; None if there is none."""
+    if x.dtype != torch.bool or x.ndim < 3 or is_uniform(x):
+        return None
+    return x[0] if torch.equal(x, x[:1].expand_as(x)) else None
+
+
 def as_value(x: Any) -> Value:
     """Make a value of what a probe recorded."""
     if isinstance(x, bool):
@@ -119,8 +126,6 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
         return
     if tuple(right.shape) == tuple(shape):
         yield tuple(range(right.ndim)), right
-        if right.dtype == torch.bool:
-            return  # the axes of a mask in another order are another mask
     long = [axis for axis, size in enumerate(right.shape) if size != 1]
     want = [size for size in shape if size != 1]
     if len(long) == len(want) and sorted(right.shape[axis] for axis in long) != sorted(want):
@@ -139,9 +144,13 @@ def _becomes(sizes: list[int], want: list[int]) -> bool:
 
 
 def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
-    """Tell whether axes of equal size keep their order, as otherwise they match by chance; the last two may swap."""
+    """Tell whether axes of equal size keep their order, as otherwise they match by chance.
+
+    The last two may be exchanged, but not of a mask: that is another mask.
+    """
+    kept = right.ndim if right.dtype == torch.bool else right.ndim - 2
     pairs = itertools.combinations(order, 2)
-    return not any(right.shape[one] == right.shape[other] and one > other < right.ndim - 2 for one, other in pairs)
+    return not any(right.shape[one] == right.shape[other] and one > other < kept for one, other in pairs)
 
 
 def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
