@@ -17,7 +17,7 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.calls import judge_calls
 from whichline.locate.causes import is_by_chance
-from whichline.locate.found import Found, is_plain, join_patches
+from whichline.locate.found import Found, is_plain, join_patches, place_in
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import MAX_PLACES, Search
 from whichline.locate.trace import Trace
@@ -71,7 +71,7 @@ def _locate(
         for adapter, cases in reversed(calls.wrong.items()):
             wrong = make_tests(runner.suite, adapters[adapter], cases)
             if wrong and all(adapter != each.option.adapter for each in found):
-                found += [_place_in(each, adapter) for each in locate(runner, wrong)[0]]
+                found += [place_in(each, adapter) for each in locate(runner, wrong)[0]]
         mended = {option.adapter for each in found for option in each.patch.values()}
         runner.lent = {*calls.right, *mended}
         if _is_kept(runner, failing, mended):
@@ -113,12 +113,6 @@ def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
     """Make tests from the calls of an adapter's function, and keep a few that fail with wrong numbers."""
     tests = [suite.make_test(f"{case.name}, call {number}", problem, case) for number, case in enumerate(cases)]
     return [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(suite, test)]
-
-
-def _place_in(found: Found, adapter: str) -> Found:
-    """Note that the replacements belong to an inner call, of this adapter."""
-    patch = {place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()}
-    return replace(found, patch=patch)
 
 
 def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:

@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.call_by_call import is_wrong_number, make_tests
-from whichline.locate.calls import judge_calls
+from whichline.locate.calls import judge_calls, pair_functions
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
@@ -81,6 +81,18 @@ def _is_copy_alike(runner: Runner, test: Test) -> bool:
     raise CannotFollowError(f"the code does something else in {test.name} when it is imported a second time")
 
 
+def _find_corrected(case: Diagnosis) -> list[Finding]:
+    """Find the findings of earlier problems that explain all failing tests, but for those that limit memory."""
+    runner, tests = case.runner, [test for test in case.failing if not test.memory]
+    if not tests or not (corrections := runner.observed.corrections):
+        return []
+    problem, names = tests[0].problem, tuple(test.name for test in tests)
+    runner.pairs = pair_functions(runner, runner.suite.list_needed(problem))
+    found = next((each.findings for each in corrections if each.passes(runner, tests)), [])
+    case.numbers = [] if found else case.numbers
+    return [replace(each, problem=problem, tests=names) for each in found]
+
+
 def _find_numbers(case: Diagnosis) -> list[Finding]:
     if not case.numbers:
         return []
@@ -130,7 +142,7 @@ def find_crashes(case: Diagnosis) -> list[Finding]:
     return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
-FOLLOWING = (find_state, _find_numbers, find_contract, _find_fallback, _find_property)
+FOLLOWING = (find_state, _find_corrected, _find_numbers, find_contract, _find_fallback, _find_property)
 
 
 def diagnose(
@@ -154,19 +166,27 @@ def diagnose(
         seconds: of processor time for the search, beside its budget.
     """
     runner = make_runner(suite, problem, observed or observe(suite), seconds)
-    case = Diagnosis(runner, failing, passing)
+    case, corrections = Diagnosis(runner, failing, passing), runner.observed.corrections
+    known = len(corrections)
     with _note_error(case, problem, errors):
         for detect in FOLLOWING:
             if not case.is_over:
                 case.found += detect(case)
     with _note_error(case, problem, errors):
         case.found = [*find_crashes(case), *case.found]
+    corrections[known:] = [each for each in corrections[known:] if _are_reported(each.findings, case.found)]
     if runner.is_late:
         nothing = Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
         *before, last = case.found or [nothing]
         late = f"The search was stopped after {seconds:.0f} s: there may be more to find."
         return [*before, replace(last, said=(*last.said, late))]
     return case.found
+
+
+def _are_reported(some: Sequence[Finding], found: Sequence[Finding]) -> bool:
+    """Tell whether the places of some findings are reported; what is said about them may have changed."""
+    places = {(each.file, each.line, each.columns) for each in found}
+    return places.issuperset((each.file, each.line, each.columns) for each in some)
 
 
 def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float = math.inf) -> Runner:

@@ -38,6 +38,12 @@ def join_patches(found: Iterable[Found]) -> Options:
     return {place: option for each in found for place, option in each.patch.items()}
 
 
+def place_in(found: Found, adapter: str) -> Found:
+    """Note that the replacements belong to an inner call, of this adapter."""
+    patch = {place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()}
+    return replace(found, patch=patch)
+
+
 def list_explained(found: Iterable[Found]) -> set[str]:
     """Return the names of the tests that some replacements explain together."""
     return {name for each in found for name in each.explains}

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,9 +14,9 @@ from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful
+from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful, place_in
 from whichline.locate.named import span_of
-from whichline.locate.observed import Observed
+from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
@@ -53,8 +54,24 @@ def find_numbers(
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
+    _note_corrections(runner.observed, shown, findings)
     is_half = 2 * len(explained) >= len(failing)
     return findings, patch, list_doubtful(found) or [each.place for each in found if not is_half]
+
+
+def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:
+    """Note the right values for other problems, each alone and then all together.
+
+    There they may come from an inner call of this adapter, or from checkpoints of the same names.
+    """
+
+    def pass_with(patches: Sequence[Patch], runner: Runner, tests: Sequence[Test]) -> bool:
+        return any(all(runner.passes(test, patch) for test in tests) for patch in patches)
+
+    pairs = [(findings[i : i + 1], found[i : i + 1]) for i in range(len(findings))]
+    for some, its in [*pairs, (findings, found)]:
+        inner = join_patches(place_in(each, each.trace.test.cases()[0].call) for each in its)
+        observed.corrections.append(Correction(some, partial(pass_with, (inner, join_patches(its)))))
 
 
 def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:

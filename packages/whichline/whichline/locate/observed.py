@@ -14,8 +14,9 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib._bootstrap import _lock_unlock_module, _module_locks  # type: ignore[attr-defined]  (of imports)
 from importlib.abc import SourceLoader
@@ -28,6 +29,8 @@ from typing import Any
 
 import torch
 
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
 from whichline.locate.initial_values import InitialValues
 from whichline.locate.instrument import ANSWER, ENTER, LEAVE, PROBE, ProbedFile, instrument
 from whichline.locate.kept import list_changed, list_kept
@@ -38,6 +41,14 @@ from whichline.rules.settings import keep_settings
 LONG = 1.0  # seconds; a longer import is measured by the clock, since it may wait for something
 MOST_SECONDS = 2.0  # for the imports of one search; the first one is always made
 Namespace = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What was proved in one problem; the next ones, which may run the same code, try it first."""
+
+    findings: Sequence[Finding]
+    passes: Callable[[Any, Sequence[Test]], bool]  # gets a runner; tells whether all these tests pass with it
 
 
 class CannotFollowError(Exception):
@@ -57,6 +68,7 @@ class Observed:
         imports: how often the code was imported.
         is_stale: whether the code keeps state between runs, and another import would take too long.
         unexplained: the crashes for which a search found no other place; in the next problem it would find none.
+        corrections: what was proved in earlier problems, for the next ones.
     """
 
     def __init__(self, adapters: Any, is_students: Callable[[str], bool], cell: str = "") -> None:
@@ -69,6 +81,7 @@ class Observed:
         self.imports = 0
         self.is_stale = False
         self.unexplained: set[object] = set()  # the crashes for which a search found no other place
+        self.corrections: list[Correction] = []
         self._initial = InitialValues()
         self._fastest = math.inf
         self._is_keeping = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import torch
@@ -45,7 +45,10 @@ class Option:
     def __call__(self, call: Any, time: int, value: Any) -> Any:
         """Return the replacement for the n-th value; None keeps the value."""
         known = call.inner.get(self.adapter) if self.adapter else call.known
-        return choose_value(self, known.steps.taken, time, value) if known else None
+        if known is None:
+            call.lacks.add(self.adapter)  # a constructor may run before the call
+            return None
+        return choose_value(self, known.steps.taken, time, value)
 
     @property
     def as_is(self) -> "Option":
@@ -90,7 +93,9 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
         return [Option((step.name,), ()) for step in steps if step.name.strip("`") in trace.arguments]
     if not isinstance(value, Tensor):
         times = len(trace.value(place))
-        each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
+        tensors = [step.value.tensor for step in steps]
+        are_numbers = [x.numel() == times > 1 and x.dtype != torch.bool for x in tensors]
+        each_time = [Option((step.name,), is_sliced=True) for step in compress(steps, are_numbers)]
         numbers = [step for step in steps if not step.value.tensor.ndim and not step.name.startswith("`")]
         if type(value) is int and _is_among_whole_numbers(trace, place):
             numbers = [step for step in numbers if float(step.value.tensor).is_integer()]

@@ -25,7 +25,7 @@ from whichline.engine.suite import Test
 from whichline.locate.changes import Changes, count_read
 from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
 from whichline.locate.named import span_of
-from whichline.locate.observed import Observed
+from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Runner, choose_kinds
 from whichline.locate.source_location import count_failing, read_tree, show_place
@@ -57,6 +57,10 @@ class Repair:
 
     def passes(self, test: Test) -> bool:
         return self.function.passes(self.mutant, [test])
+
+    def pass_in(self, runner: Runner, tests: Sequence[Test]) -> bool:
+        """Tell whether tests of another problem, which its runner knows, all pass."""
+        return Function(runner, self.function.file, self.function.mutable).passes(self.mutant, tests)
 
     @property
     def place(self) -> Expression:
@@ -148,7 +152,9 @@ def describe_repair(
     proof = f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}."
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
     names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
-    return Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
+    finding = Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
+    runner.observed.corrections.append(Correction([finding], repair.pass_in))
+    return finding
 
 
 class Function:

@@ -58,7 +58,6 @@ class Runner:
     _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # of first calls, by test and adapter
-    _entered: set[str] = field(default_factory=set)  # the tests that ran once so that these are known
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and `lent`
     _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # also by patch; holds the test, for its id
 
@@ -122,8 +121,10 @@ class Runner:
             to_end: whether what runs after the call, such as a backward pass, is recorded, too.
         """
         self.runs += 1
-        self._enter_first(test, patch)
-        call = Call(inner=dict(self._inner[test.name]))
+        inner = self._inner.setdefault(test.name, {})
+        call = Call(
+            inner=dict(inner), asks=any(isinstance(each, Option) and not each.adapter for each in patch.values())
+        )
         puts = {place: partial(change, call) for place, change in patch.items()}
         recorder = Recorder(puts, noting, watch=watch and partial(watch, call))
         began = time.process_time() if noting and not puts else 0.0
@@ -136,6 +137,8 @@ class Runner:
             self._longest[test.name] = 1000 + 20 * recorder.looks
             self._slowest[test.name] = 1 + 4 * (time.process_time() - began)
         passed = error is None and (recorder.has_put or not puts)
+        if call.lacks & inner.keys():
+            return self.run(test, patch, noting, watch, around, to_end)  # now the inner calls are known
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
@@ -160,14 +163,6 @@ class Runner:
             recorder.end()  # also if the call raised
             recorder.enter = recorder.watch = None  # these refer back to the recorder, and would keep its values alive
             self.suite.calls.adapters = students
-
-    def _enter_first(self, test: Test, patch: Patch) -> None:
-        """Run a test once for the checkpoints of its inner calls, which constructors need before these calls."""
-        known = self._inner.setdefault(test.name, {})
-        needed = {adapter for adapter in map(get_adapter, patch.values()) if adapter and adapter not in known}
-        if needed and test.name not in self._entered:
-            self._entered.add(test.name)
-            self.run(test, patch, noting=False)
 
     def look(self, test: Test) -> Trace:
         """Return the trace of a test without replacements; the test runs once."""
@@ -214,7 +209,7 @@ class Runner:
         call.given = self.suite.bind(run, given, named)
         call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
-        _ = recorder.put and call.known.steps.taken  # computed now, before the student's code changes settings
+        _ = call.asks and call.known.steps.taken  # computed now, before the student's code changes settings
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.inner[name] = call.known
         self._inner[test.name].setdefault(name, call.known)  # for constructors that run before it
@@ -333,6 +328,8 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # as they were when it began
     given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves
     came: Any = None  # what it returned
+    asks: bool = False  # whether a replacement needs its checkpoints
+    lacks: set[str] = field(default_factory=set)  # the adapters whose checkpoints a replacement needed too early
 
 
 @dataclass
