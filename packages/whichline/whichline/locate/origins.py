@@ -3,8 +3,11 @@
 import ast
 import linecache
 import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from types import CodeType
 
 import torch
 from executing import Source
@@ -37,17 +40,20 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         kind = next((each for each in ("dtype", "shape") if each in ast.unparse(check)), "")
     if not kind or not (check or report.node) or not report.calls:
         return []
-    trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
-    node = check or _narrow(report.node, report.text)
-    spans = {span_of(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)}
-    names = get_names(report.calls[-1])
-    read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
+    trace, code = runner.look(test), report.calls[-1].tb_frame.f_code
+    node, file = check or _narrow(report.node, report.text), code.co_filename
+    named = [each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)]
+    spans, texts, names = set(map(span_of, named)), set(map(ast.unparse, named)), get_names(report.calls[-1])
+    here = [place for place in trace.places if (place.file, place.function) == (file, code.co_qualname)]
+    read = [place for place in here if span_of(place.node) in spans]
+    read = read or [place for place in here if str(place) in texts]  # an index on the left of `=` is not followed
     read = [place for place in read if isinstance(resolve(place.node, names), Tensor)]  # and no list of tensors
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = followed if "must match the size" in report.text else odd or followed
     elsewhere = [(place, since) for place, since in told if (since.file, since.line) != (file, place.line)]
-    sentences = [_describe(place, since, trace, kind, runner) for place, since in elsewhere]
+    made = [] if followed else _list_made(here, code, texts)
+    sentences = [_describe(place, since, trace, kind, runner) for place, since in (*elsewhere, *made)]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())
         tensors = [(place, x) for place in read if isinstance(x := trace.objects[place][0], Tensor)]
@@ -58,6 +64,16 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
         begins = [*map(trace.find_origin, numbers)] or [each for each in begins if each != followed[0][1]]
         sentences += [_describe(tables[0], since, trace, size, runner) for since in begins[:1]]
     return [*dict.fromkeys(sentences)][:MOST]
+
+
+def _list_made(
+    here: Sequence[Expression], code: CodeType, names: Collection[str]
+) -> list[tuple[Expression, Expression]]:
+    """List what was made to be filled, and is not read before: each as its name, and as the expression that makes it."""
+    values = {name: lines[0].value for name in names if len(lines := list_assigned(code, name)) == 1}
+    spans = {span_of(value): name for name, value in values.items() if isinstance(value, ast.Call)}
+    made = [place for place in here if span_of(place.node) in spans]
+    return [(replace(place, text=spans[span_of(place.node)]), place) for place in made]
 
 
 def _narrow(node: ast.AST | None, message: str) -> ast.AST:
@@ -139,7 +155,7 @@ def _is_in_place(node: ast.AST) -> bool:
 
 
 def _describe(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
-    what = _read(trace.objects[place][-1], kind)
+    what = _read(trace.objects[since if place not in trace.objects else place][-1], kind)
     is_here = since.file == place.file
     where = f"line {since.line}" if is_here else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     text = str(since) if len(str(since)) <= WIDTH else f"{str(since)[: WIDTH - 2]} …"
