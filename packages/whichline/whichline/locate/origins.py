@@ -3,7 +3,7 @@
 import ast
 import linecache
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -69,7 +69,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
 def _list_made(
     here: Sequence[Expression], code: CodeType, names: Collection[str]
 ) -> list[tuple[Expression, Expression]]:
-    """List what was made to be filled, and is not read before: each as its name, and as the expression that makes it."""
+    """List what was made to be filled and is not read before: each as its name, and as what makes it."""
     values = {name: lines[0].value for name in names if len(lines := list_assigned(code, name)) == 1}
     spans = {span_of(value): name for name, value in values.items() if isinstance(value, ast.Call)}
     made = [place for place in here if span_of(place.node) in spans]
