@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from torch import Tensor
 
@@ -30,12 +31,13 @@ def find_key(runner: Runner, trace: Trace, failing: Sequence[Test]) -> tuple[Rep
         return None
     tests = [test for test in runner.suite.tests if test.problem == trace.test.problem]
     for function, mutant in mutants:
+        passes = partial(function.passes, mutant, counts_lines=False)  # what is kept takes fewer lines
         with runner.observed.keeping():
-            is_found = function.passes(mutant, [first, trace.test])
+            is_found = passes([first, trace.test])
         if is_found:
-            alone = [test for test in tests if function.passes(mutant, [test])]
+            alone = [test for test in tests if passes([test])]
             with runner.observed.keeping():
-                if function.passes(mutant, alone):  # one after the other, so the key lacks nothing else
+                if passes(alone):  # one after the other, so the key lacks nothing else
                     return Repair(function, mutant), [test for test in failing if test in alone]
     return None
 

@@ -145,18 +145,26 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
 def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`.
 
-    A name gets only the checkpoints after its own: the size may be right, and its root belongs there.
+    A name gets only the checkpoints after its own: the size may be right, and its root belongs there. A parameter that
+    is read several times gets any of them in all of these places.
     """
     for operand in list_upstream(trace, divergence):
-        if not trace.is_number(operand) or not (match := trace.match(operand)):
+        if not trace.is_number(operand):
             continue
-        options = list_options(trace, operand)
-        if operand.is_read:
+        options, match = list_options(trace, operand), trace.match(operand)
+        alike = [each for each in trace.places if _is_same_parameter(each, operand)]
+        yield from (dict.fromkeys(alike, option) for option in options if len(alike) > 1)
+        if match and operand.is_read:
             later = [each for each in options if match.names[0] in trace.steps and _is_later(trace, match, each)]
             yield from ({operand: option} for option in later)
-        else:
+        elif match:
             places = dict.fromkeys((trace.find_origin(operand), operand))
             yield from ({place: option} for option in options for place in places)
+
+
+def _is_same_parameter(place: Expression, other: Expression) -> bool:
+    is_here = (place.file, place.function, place.text) == (other.file, other.function, other.text)
+    return is_here and place.is_read and place.text in place.parameters
 
 
 def _is_later(trace: Trace, match: Match, option: Option) -> bool:

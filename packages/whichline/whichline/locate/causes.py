@@ -5,10 +5,13 @@ right, so the first divergence comes later. A cause is proved if the tests pass 
 """
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+
+from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.locate.candidates import (
@@ -22,6 +25,7 @@ from whichline.locate.candidates import (
     list_upstream,
 )
 from whichline.locate.difference import find_other
+from whichline.locate.known import Match
 from whichline.locate.options import Option, Options, list_shifted, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
@@ -49,13 +53,19 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
 
 
 def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
-    """Find the most upstream value that equals the checkpoint but for a very low number in place of −inf."""
+    """Find the most upstream value that equals the checkpoint, or has a very low number where another one has −inf."""
     place, option = next(iter(change.items()))
-    alike = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
-    changes = (
-        {each: replace(option, axes=match.axes[0])} for each, match in alike[::-1] if match.names == option.names
-    )
+    known = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
+    alike = [(each, match) for each, match in known if match.names == option.names or _is_low(trace, each, match)]
+    changes = ({each: replace(option, names=match.names, axes=match.axes[0])} for each, match in alike[::-1])
     return next((each for each in changes if is_known(experiment, each)), None)
+
+
+def _is_low(trace: Trace, place: Expression, match: Match) -> bool:
+    """Tell whether a value has a low number where its checkpoint has −inf."""
+    value, step = trace.value(place)[0], trace.steps.get(match.names[0])
+    is_hiding = step is not None and bool((step.value.tensor == -math.inf).any())
+    return is_hiding and isinstance(value, Tensor) and bool(value.isfinite().all())
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:

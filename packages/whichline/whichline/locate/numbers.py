@@ -2,9 +2,11 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,12 +22,13 @@ from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
-from whichline.locate.source_location import count_failing, show_place
+from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unused_arguments import find_unread, is_needed
 from whichline.locate.values import is_equal, is_one
 
 MOST = 2  # places that are reported
+WIDTH = 60  # of an expression in a sentence
 EXTRA = "Where in the formula is this step?"
 ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
 NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
@@ -167,7 +170,7 @@ def _describe_proof(found: Sequence[Found], explained: int, passing: int, failin
 def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = found.difference.words + _describe_unpassed(found, runner.observed)
-    words += _describe_unused(found, runner.observed)
+    words += _describe_unused(found, runner.observed) + _describe_returned(found, runner.suite.root)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
     return Finding(
@@ -180,8 +183,15 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         section=step.section,
         tests=tuple(test.name for test in explained),
         step=step.name,
-        **show_place(place.file, place.function, place.node, runner.suite.root),
+        **show_place(place.file, place.function, _find_pattern(place.node), runner.suite.root),
     )
+
+
+def _find_pattern(node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
+    """Find the pattern of an einsum over several lines, as its operands are right; of other code, return all."""
+    arguments = node.args if isinstance(node, ast.Call) and node.end_lineno != node.lineno else []
+    patterns = [each for each in arguments if isinstance(each, ast.Constant) and "->" in str(each.value)]
+    return patterns[0] if len(patterns) == 1 else node
 
 
 def _is_beside(each: Expression, place: Expression) -> bool:
@@ -199,6 +209,19 @@ def _describe_unused(found: Found, observed: Observed) -> str:
             if function is not None and _is_unused(place, function) and not _is_seen(trace, place):
                 return f" Line {place.line} computes {match.names[0]}; nothing uses it."
     return ""
+
+
+def _describe_returned(found: Found, root: Path) -> str:
+    """Name the line of the student's own that computes what a call returns, unless its arguments are wrong."""
+    trace, place = found.trace, found.place
+    are_arguments_wrong = bool(found.shown) or f"; found `{place.called}` of" in found.difference.words
+    values = trace.objects[place] if isinstance(place.node, ast.Call) and not are_arguments_wrong else ()
+    inside = trace.list_inside(place) if len(values) == 1 else ()
+    computed = (each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read)
+    if not (origin := next(computed, None)):
+        return ""
+    where = f"Line {origin.line}" if origin.file == place.file else f"{name_file(origin.file, root)}:{origin.line}"
+    return f" {where} computes it: `{textwrap.shorten(str(origin), WIDTH, placeholder=' …')}`."
 
 
 def _is_seen(trace: Trace, place: Expression) -> bool:

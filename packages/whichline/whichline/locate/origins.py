@@ -88,6 +88,8 @@ def _narrow(node: ast.AST | None, message: str) -> ast.AST:
 def _find_check(report: ExceptionReport) -> ast.expr | None:
     """Find the condition under which a line of the student's own raises."""
     for each in Source.executing(report.calls[-1]).statements if report.calls else ():
+        if isinstance(each, ast.Assert):
+            return each.test
         check = getattr(each, "parent", None)  # executing has put it there
         if isinstance(each, ast.Raise) and isinstance(check, ast.If) and each in check.body:
             return check.test

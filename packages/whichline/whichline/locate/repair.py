@@ -164,14 +164,16 @@ class Function:
         self.runner, self.file, self.mutable = runner, file, mutable
         self._imports, self._functions = -1, list[FunctionType]()
 
-    def passes(self, mutant: Mutant, tests: Sequence[Test]) -> bool:
+    def passes(self, mutant: Mutant, tests: Sequence[Test], counts_lines: bool = True) -> bool:
         """Tell whether tests pass with a mutant; a test that limits memory cannot, since probes need memory.
 
-        Nor do they if they then run far fewer lines: such a mutant only avoids the wrong code.
+        If lines are counted, nor do they if they then run far fewer: such a mutant only avoids the wrong code.
         """
         code = self.mutable.compile(mutant, self.file)
         if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
             return False
+        if not counts_lines:
+            return True
         own, few = self.mutable.compile_plainly(self.file), choose_kinds(tests, KINDS)
         return own is None or self._count_lines(code, few) >= LEAST * self._count_lines(own, few)
 

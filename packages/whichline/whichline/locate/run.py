@@ -53,7 +53,7 @@ class Runner:
     looks: int = 0
     mutant_runs: int = 0
     seed: int = 0
-    _longest: dict[str, int] = field(default_factory=dict)  # events after which a run of a test ends, by test
+    _longest: int = 0  # events after which a run ends; some tests make a table that the others find
     _slowest: dict[str, float] = field(default_factory=dict)  # processor time after which a run ends, by test
     _numbers: int = 0  # in the arguments of `_known`
     _known: dict[Hashable, Known] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Runner:
         error = self._end(test, recorder, follow)
         self.looks += recorder.looks
         if noting and not puts:
-            self._longest[test.name] = 1000 + 20 * recorder.looks
+            self._longest = max(self._longest, 1000 + 20 * recorder.looks)
             self._slowest[test.name] = 1 + 4 * (time.process_time() - began)
         passed = error is None and (recorder.has_put or not puts)
         if call.lacks & inner.keys():
@@ -149,7 +149,7 @@ class Runner:
 
     def _end(self, test: Test, recorder: Recorder, follow: Callable[..., Any] | None = None) -> BaseException | None:
         """Run a test on the copy, whose adapters `follow` may call, and return the error that ended it."""
-        recorder.limit = self._longest.get(test.name) or max(self._longest.values(), default=LONGEST)  # of other tests
+        recorder.limit = self._longest or LONGEST
         if math.isfinite(self.deadline.seconds):  # somebody waits
             recorder.deadline = Deadline(self._slowest.get(test.name, math.inf))
         students = self.suite.calls.adapters
