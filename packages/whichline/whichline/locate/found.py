@@ -62,7 +62,7 @@ def list_doubtful(found: Sequence[Found]) -> list[Expression]:
 def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
-    It may be in unknown masks among the operands, inside a call, in an index that a caller passes, in a lambda that it
+    It may be in unknown masks among the operands, inside a call, in an index that is unknown or that a caller passes, in a lambda that it
     passes to what makes a mask, in the bounds of the loops around a constant, or near a place that is no proof. A place
     is a proof if the difference is simple, or if the operands are earlier checkpoints and all later values are right.
     """
@@ -72,7 +72,9 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [*map(trace.find_origin, masks)]
     if inside := trace.inside.get(place):
         return [each for each in reversed(trace.places) if each in inside]
-    if given := [*filter(None, map(trace.find_argument, _list_indices(place, operands)))]:
+    indices = _list_indices(place, operands)
+    tensors = [each for each in indices if not trace.is_number(each) and not trace.match(each)]
+    if given := [*filter(None, map(trace.find_argument, indices)), *map(trace.find_origin, tensors)]:
         return given
     calls = [call for call, inside in trace.inside.items() if place in inside and _passes_lambda(call)]
     if calls and getattr(trace.values[place][0], "dtype", None) == torch.bool:

@@ -215,7 +215,8 @@ def _describe_returned(found: Found, root: Path) -> str:
     """Name the line of the student's own that computes what a call returns, unless its arguments are wrong."""
     trace, place = found.trace, found.place
     are_arguments_wrong = bool(found.shown) or f"; found `{place.called}` of" in found.difference.words
-    values = trace.objects[place] if isinstance(place.node, ast.Call) and not are_arguments_wrong else ()
+    is_call = isinstance(place.node, ast.Call) and not are_arguments_wrong
+    values = trace.objects[place] if is_call else []
     inside = trace.list_inside(place) if len(values) == 1 else ()
     computed = (each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read)
     if not (origin := next(computed, None)):
