@@ -187,6 +187,18 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (HEADS, "`mask` is float32 since line 60, `torch.ones(length, length)`."),
         (CAUSAL, "torch.ones(length, length).tril()"),
     ),
+    "a mask of fractions that is inverted on the left": (
+        (HEADS, "`mask` is float32 since line 60, `torch.ones(length, length).tril()`."),
+        (CAUSAL, "torch.ones(length, length).tril()\n    torch.zeros(length, length)[~mask] = -math.inf"),
+    ),
+    "a tensor that is too small for what is put into it": (
+        (HEADS, "`rows` is (7, 99) since line 57, `torch.zeros(7, 99)`."),
+        (LENGTH, f"{LENGTH}    rows = torch.zeros(7, 99)\n    rows[..., :98] = weights[0][:, :1]\n"),
+    ),
+    "a shape that is asserted": (
+        (HEADS, "`gain` is (3,) since line 57, `torch.ones(3)`."),
+        (LENGTH, f"{LENGTH}    gain = torch.ones(3)\n    assert gain.shape == x.shape\n"),
+    ),
     "a mask of fractions that is joined": (
         (HEADS, "`mask` is float32 since line 60, `torch.ones(length, length)`."),
         (CAUSAL, "torch.ones(length, length).tril()\n    mask = mask & mask"),

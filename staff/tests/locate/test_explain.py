@@ -9,9 +9,12 @@ from unittest.mock import Mock
 import pytest
 
 from staff.tests.locate.conftest import Explain, marked
+from staff.tests.locate.test_calls import list_marks
+from staff.tests.locate.test_repair import ANGLES, POLAR, TURNED
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
 from whichline.locate.explain import describe_errors, explain, find
+from whichline.locate.numbers import find_numbers
 from whichline.locate.source_location import find_same
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -180,6 +183,25 @@ def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(find: Explain
         "0, 8, 16, 1, … in place of 0, 1, 2, 3, ….",
     )
     assert heads.proof == "With these two corrected, all 21 failing tests pass."
+
+
+@pytest.mark.parametrize(
+    ("problems", "edits", "mark"),
+    [
+        ([ATTENTION, MULTIHEAD, "decoding"], [(", mask), -1)", ", mask), -2)")], "-2)"),
+        (["rope", MULTIHEAD, "decoding"], [ANGLES, (TURNED, POLAR)], "pairs / "),
+    ],
+    ids=["a value", "a change of the code"],
+)
+def test_what_one_problem_proved_is_tried_first_in_the_next_ones(
+    find: Explain, monkeypatch: pytest.MonkeyPatch, problems: list[str], edits: list[tuple[str, str]], mark: str
+) -> None:
+    search = Mock(wraps=find_numbers)
+    monkeypatch.setattr("whichline.locate.diagnose.find_numbers", search)
+    first, *later = find(problems, *edits)
+    assert mark in list_marks([first])[0]
+    assert [each.is_of_earlier for each in later] == [True, True]
+    assert [call.args[1][0].problem for call in search.call_args_list] == problems[:1]
 
 
 def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(find: Explain) -> None:

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -207,6 +208,14 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
     for mutant in mutable.list_mutants(make_changes()):
         code = mutable.compile(mutant, "f.py")
         assert code is None or "n" in code.co_varnames
+
+
+def test_no_mutant_stands_in_itself() -> None:
+    tree = ast.parse("def f(a, b):\n    return abs(b - a) * (3 - a)\n")
+    mutable = Mutable(tree, "f")
+    products = [each for each in ast.walk(mutable.function) if isinstance(each, ast.BinOp)]
+    for mutant in mutable.list_mutants(replace(make_changes(), products=products)):
+        assert mutable.compile(mutant, "f.py")
 
 
 def test_a_mutant_that_loops_for_ever_is_ended() -> None:

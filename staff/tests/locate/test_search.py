@@ -141,6 +141,33 @@ def test_the_key_of_a_cache_is_marked_wherever_it_stands_if_another_name_belongs
     assert finding.proof == "With `theta` in the key, the failing test passes."
 
 
+def test_the_key_of_a_table_that_takes_many_lines_to_make_is_marked(find_alone: Explain) -> None:
+    made = (
+        "        frequencies = theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)\n"
+        "        angles = torch.arange(longest, dtype=torch.float64)[:, None] * frequencies\n" + TABLES
+    )
+    cache = """        self.cos, self.sin = find_table(d, theta, longest)
+
+_TABLES = {}
+
+def find_table(d, theta, longest):
+    key = d, longest
+    if key not in _TABLES:
+        rows = []
+        for position in range(longest):
+            rows.append([])
+            for i in range(0, d, 2):
+                rows[-1].append(position / theta ** (i / d))
+        angles = torch.tensor(rows, dtype=torch.float64)
+        _TABLES[key] = angles.cos(), angles.sin()
+    return _TABLES[key]
+
+class Rotation(Rotation):
+"""
+    (finding,) = find_alone("rope", (made, cache))
+    assert list_marks([finding]) == ["d, longest"]
+
+
 def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_read_it(find_alone: Explain) -> None:
     (finding,) = find_alone(
         "decoding",
@@ -270,13 +297,26 @@ def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain)
     assert list_marks([finding]) == ["torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"]
 
 
-def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain) -> None:
-    low, kept = (
-        ("(~mask, -math.inf)", "(~mask, -1e9)"),
-        ("return scores", "return torch.where(scores > 9e9, 0, scores)"),
-    )
-    found = find_alone(ATTENTION, low, kept)
-    assert list_marks(found)[0] == "scores.masked_fill(~mask, -1e9)"
+def test_a_mask_with_its_axes_exchanged_is_another_mask(find_alone: Explain) -> None:
+    cut = "torch.triu(torch.ones(1, length, length)) == 0"
+    (finding,) = find_alone(MULTIHEAD, ("torch.ones(length, length, dtype=torch.bool).tril()", cut))
+    assert list_marks([finding]) == [cut]
+    assert finding.said == ("Expected the causal mask; found False on the diagonal, where True belongs.",)
+
+
+@pytest.mark.parametrize(
+    ("low", "mark"),
+    [
+        ("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"),
+        (
+            "scores + torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
+            "torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
+        ),
+    ],
+)
+def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
+    kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
+    assert list_marks(find_alone(ATTENTION, ("scores.masked_fill(~mask, -math.inf)", low), kept))[0] == mark
 
 
 def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:
@@ -292,3 +332,41 @@ def attend_by_heads""",
     (finding,) = find_alone(MULTIHEAD, relate, mask)
     assert list_marks([finding]) == ["i > j"]
     assert finding.proof == "With another comparison here, all 22 failing tests pass."
+
+
+def test_a_parameter_that_is_read_several_times_is_marked_where_nothing_is_passed_for_it(find_alone: Explain) -> None:
+    count = (
+        "def run_decoding",
+        "def count(length, past=0):\n    return torch.arange(past, past + length)\n\n\ndef run_decoding",
+    )
+    (finding,) = find_alone(
+        "decoding", count, ("past + torch.arange(in_features.shape[-2])", "count(in_features.shape[-2])")
+    )
+    assert list_marks([finding]) == ["count(in_features.shape[-2])"]
+    words = "Expected the number of tokens in the cache, 4; found 0. This call passes nothing for `past`."
+    assert finding.said[0].endswith(words)
+
+
+def test_an_index_that_is_made_wrongly_is_marked_where_it_is_made(find_alone: Explain) -> None:
+    shared = "k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)"
+    index = (
+        "    heads = run_scaled_dot_product_attention(q, k.r",
+        "    own = torch.arange(num_heads) % num_kv_heads\n    heads = run_scaled_dot_product_attention(q, k.r",
+    )
+    (finding,) = find_alone("decoding", index, (shared, "k[..., own, :, :], v[..., own, :, :]"))
+    assert list_marks([finding]) == ["torch.arange(num_heads) % num_kv_heads"]
+
+
+def test_the_line_that_computes_what_a_call_returns_is_told(find_alone: Explain) -> None:
+    width = ("def scores_of", "def width(x):\n    return x.shape[-1]\n\n\ndef scores_of")
+    (finding,) = find_alone(ATTENTION, width, ("math.sqrt(d_k)", "width(Q)"))
+    assert finding.said == ("Expected √d_k; found d_k. Line 19 computes it: `x.shape[-1]`.",)
+
+
+def test_of_a_call_over_several_lines_the_pattern_that_is_wrong_is_marked(find_alone: Explain) -> None:
+    joined = (
+        'rearrange(heads, "... h n d -> ... n (h d)") @ weights',
+        'rearrange(\n        heads,\n        "... h n d -> ... n (d h)",\n    ) @ weights',
+    )
+    (finding,) = find_alone(MULTIHEAD, joined)
+    assert list_marks([finding]) == ['"... h n d -> ... n (d h)"']

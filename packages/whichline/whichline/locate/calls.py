@@ -20,7 +20,7 @@ from whichline.engine.suite import Test
 from whichline.locate.pairs import Pair, Pairs, find_sizes
 from whichline.locate.probe import is_plain
 from whichline.locate.reference import REFUSED
-from whichline.locate.run import Call, Patch, Runner, copy_tensors, list_given, order_by_generality
+from whichline.locate.run import Call, Patch, Runner, copy_tensors, name_tensors, order_by_generality
 from whichline.locate.values import CLOSE, is_equal
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 
@@ -44,7 +44,7 @@ def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
 def _choose_lessons(tests: Sequence[Test], adapter: str) -> list[Test]:
     """Choose the tests that call an adapter with the most tensors, the most telling ones first."""
     lessons = [test for test in tests if not test.memory and any(case.call == adapter for case in test.cases()[:1])]
-    return sorted(order_by_generality(lessons), key=lambda test: len(list_given(test)), reverse=True)[:LESSONS]
+    return sorted(order_by_generality(lessons), key=lambda test: len(name_tensors(test)), reverse=True)[:LESSONS]
 
 
 def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pair]]:

@@ -12,7 +12,7 @@ from whichline.locate.known import Match
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import as_value, is_near, is_one, is_uniform
+from whichline.locate.values import as_value, is_near, is_one
 
 GROUPED = 8  # options of a divergence that are tried together with those of like divergences
 NEXT = 8  # later checkpoints that are tried in place of an operand
@@ -124,10 +124,10 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
     """List the checkpoints after that of a right operand, in the same layout; those with the same words come first.
 
-    A right function with wrong arguments may return what is no checkpoint; any checkpoint may follow that. The same
-    number everywhere, as where all queries are 0, is no evidence that an operand is right.
+    A right function with wrong arguments may return what is no checkpoint; any checkpoint may follow that. Where
+    an operand is 0 everywhere, as where all inputs are, this is no evidence that it is right.
     """
-    if isinstance(value := trace.value(operand)[0], Tensor) and is_uniform(value):
+    if isinstance(value := trace.value(operand)[0], Tensor) and not value.any():
         return []
     if not (here := find_what_is(trace, operand)):
         match, known = trace.match(operand), trace.known

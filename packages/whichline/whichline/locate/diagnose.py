@@ -21,7 +21,7 @@ from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
 from whichline.locate.fallback import find_fallback, find_simpler
 from whichline.locate.numbers import find_numbers
-from whichline.locate.observed import CannotFollowError, Observed, keep_state
+from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.reference import load_references
 from whichline.locate.repair import describe_repair
 from whichline.locate.repeat import find_unrepeatable
@@ -88,7 +88,7 @@ def _find_corrected(case: Diagnosis) -> list[Finding]:
         return []
     problem, names = tests[0].problem, tuple(test.name for test in tests)
     runner.pairs = pair_functions(runner, runner.suite.list_needed(problem))
-    found = next((each.findings for each in corrections if each.passes(runner, tests)), [])
+    found = next((each.findings for each in corrections if each.findings and each.passes(runner, tests)), [])
     case.numbers = [] if found else case.numbers
     return [replace(each, problem=problem, tests=names) for each in found]
 
@@ -174,7 +174,7 @@ def diagnose(
                 case.found += detect(case)
     with _note_error(case, problem, errors):
         case.found = [*find_crashes(case), *case.found]
-    corrections[known:] = [each for each in corrections[known:] if _are_reported(each.findings, case.found)]
+    corrections[known:] = [_report(each, case.found) for each in corrections[known:]]
     if runner.is_late:
         nothing = Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
         *before, last = case.found or [nothing]
@@ -183,10 +183,11 @@ def diagnose(
     return case.found
 
 
-def _are_reported(some: Sequence[Finding], found: Sequence[Finding]) -> bool:
-    """Tell whether the places of some findings are reported; what is said about them may have changed."""
-    places = {(each.file, each.line, each.columns) for each in found}
-    return places.issuperset((each.file, each.line, each.columns) for each in some)
+def _report(correction: Correction, found: Sequence[Finding]) -> Correction:
+    """Return a correction with the findings as they are reported, by their places; with none if one is not."""
+    reported = {(each.file, each.line, each.columns): each for each in found}
+    findings = [reported.get((each.file, each.line, each.columns)) for each in correction.findings]
+    return replace(correction, findings=[each for each in findings if each and all(findings)])
 
 
 def make_runner(suite: Suite, problem: str, observed: Observed, seconds: float = math.inf) -> Runner:

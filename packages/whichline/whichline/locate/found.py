@@ -62,9 +62,10 @@ def list_doubtful(found: Sequence[Found]) -> list[Expression]:
 def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
-    It may be in unknown masks among the operands, inside a call, in an index that is unknown or that a caller passes, in a lambda that it
-    passes to what makes a mask, in the bounds of the loops around a constant, or near a place that is no proof. A place
-    is a proof if the difference is simple, or if the operands are earlier checkpoints and all later values are right.
+    It may be in unknown masks among the operands, inside a call, in an index that is unknown or that a caller passes,
+    in a lambda that it passes to what makes a mask, in the bounds of the loops around a constant, or near a place that
+    is no proof. A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all
+    later values are right.
     """
     place, trace = found.place, found.trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)

@@ -28,6 +28,7 @@ from whichline.locate.unused_arguments import find_unread, is_needed
 from whichline.locate.values import is_equal, is_one
 
 MOST = 2  # places that are reported
+REORDERED = re.compile("the same numbers|in their order")
 WIDTH = 60  # of an expression in a sentence
 EXTRA = "Where in the formula is this step?"
 ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
@@ -172,6 +173,7 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
     words = found.difference.words + _describe_unpassed(found, runner.observed)
     words += _describe_unused(found, runner.observed) + _describe_returned(found, runner.suite.root)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
+    node = _find_pattern(place.node) if REORDERED.search(words) else place.node
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
     return Finding(
         problem,
@@ -183,12 +185,12 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         section=step.section,
         tests=tuple(test.name for test in explained),
         step=step.name,
-        **show_place(place.file, place.function, _find_pattern(place.node), runner.suite.root),
+        **show_place(place.file, place.function, node, runner.suite.root),
     )
 
 
 def _find_pattern(node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
-    """Find the pattern of an einsum over several lines, as its operands are right; of other code, return all."""
+    """Find the pattern in a call over several lines, as its operands are right; without one, return the node."""
     arguments = node.args if isinstance(node, ast.Call) and node.end_lineno != node.lineno else []
     patterns = [each for each in arguments if isinstance(each, ast.Constant) and "->" in str(each.value)]
     return patterns[0] if len(patterns) == 1 else node

@@ -52,7 +52,7 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = followed if "must match the size" in report.text else odd or followed
     elsewhere = [(place, since) for place, since in told if (since.file, since.line) != (file, place.line)]
-    made = [] if followed else _list_made(here, code, texts)
+    made = [] if read or kind == LYING else _find_assigned(here, code, texts)
     sentences = [_describe(place, since, trace, kind, runner) for place, since in (*elsewhere, *made)]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())
@@ -66,10 +66,10 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     return [*dict.fromkeys(sentences)][:MOST]
 
 
-def _list_made(
+def _find_assigned(
     here: Sequence[Expression], code: CodeType, names: Collection[str]
 ) -> list[tuple[Expression, Expression]]:
-    """List what was made to be filled and is not read before: each as its name, and as what makes it."""
+    """Find what is assigned to names that are not read before: each as its name, and as the call that is assigned."""
     values = {name: lines[0].value for name in names if len(lines := list_assigned(code, name)) == 1}
     spans = {span_of(value): name for name, value in values.items() if isinstance(value, ast.Call)}
     made = [place for place in here if span_of(place.node) in spans]

@@ -386,7 +386,7 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
     return sorted(tests, key=rank)
 
 
-def list_given(test: Test) -> list[str]:
+def name_tensors(test: Test) -> list[str]:
     """List the names of the tensors in a test's first case."""
     return [name for case in test.cases()[:1] for name, x in case.inputs.items() if isinstance(x, Tensor)]
 
@@ -395,6 +395,6 @@ def choose_kinds(tests: Sequence[Test], most: int) -> list[Test]:
     """Choose one test of each kind, and then others; tests of one kind pass tensors for the same arguments."""
     kinds: dict[Hashable, Test] = {}
     for test in tests:
-        kinds.setdefault((test.function, *list_given(test)), test)
+        kinds.setdefault((test.function, *name_tensors(test)), test)
     others = (test for test in tests if test not in kinds.values())
     return [*kinds.values(), *others][:most]
