@@ -78,9 +78,8 @@ def compare(
 ) -> None:
     """Check that `answer` has the shape of `expected`, the dtype `dtype` and nowhere an error above `tolerance`.
 
-    Raises:
-        WrongAnswer: for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
-            wrong numbers (with the error that is the largest multiple of its tolerance, and its position).
+    WrongAnswer for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity, wrong numbers
+    (with the error that is the largest multiple of its tolerance, and its position).
     """
     compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()

@@ -148,8 +148,7 @@ def load_suite(
         remote: as in `Suite`.
         hidden: the files of the hidden tests, and the folder of their fixtures.
 
-    Raises:
-        SuiteError: a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
+    SuiteError if a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
     """
     for problem in problems:
         list_adapters(problem)
@@ -168,10 +167,8 @@ def load_suite(
 def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
     """The tests of a test function: one for each fixture, or for each kind of drawn test cases, in its mark `cases`.
 
-    The fixtures of a hidden test are in `hidden_cases`, those of a public test in `root`.
-
-    Raises:
-        SuiteError: no fixture matches, or the function has a wrong parameter.
+    The fixtures of a hidden test are in `hidden_cases`, those of a public test in `root`. SuiteError if no fixture
+    matches, or the function has a wrong parameter.
     """
     code = inspect.unwrap(call).__code__
     path = Path(code.co_filename)

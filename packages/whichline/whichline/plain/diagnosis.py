@@ -76,9 +76,8 @@ class Diagnosis:
     def explain(self, test: str, others: Sequence[str], beside: Sequence[str]) -> list[Finding]:
         """Say which line makes a test fail, or why no line is known.
 
-        Args:
-            others: other tests of the same function, which may fail for the same reason.
-            beside: other tests of the same module; those that pass must pass with a repair, too.
+        The `others` are tests of the same function, which may fail for the same reason. Of the tests `beside` it, in
+        the same module, those that pass must pass with a repair, too.
         """
         watching, error = self._watch(test)
         if error is None:

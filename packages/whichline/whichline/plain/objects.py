@@ -145,13 +145,9 @@ class Construction:
 
 
 class Life(Built):
-    """The history of an object, from which it can be made again.
+    """The history of an object, from which it can be made again."""
 
-    Attributes:
-        made: the object's construction, if its twin is used; None in an experiment, which makes a new one.
-    """
-
-    made: Construction | None = None
+    made: Construction | None = None  # of the object, if its twin is used; an experiment has none, and makes a new one
 
     def __deepcopy__(self, memo: Any) -> "Life":
         return Life(copy.deepcopy(dict(self), memo))
@@ -290,10 +286,8 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
 def _match_names(made: Construction, twin: Any, ours: Parts, tensors: Sequence[str]) -> dict[str, str]:
     """Match the tensors of a twin with those of the object, by name; parameters else by shape, in order.
 
-    The object's calls, or other code, changed `ours` in it; `tensors` are the names of all its tensors.
-
-    Raises:
-        UnlikeError: a parameter of one has no counterpart in the other.
+    The object's calls, or other code, changed `ours` in it; `tensors` are the names of all its tensors. UnlikeError if
+    a parameter of one has no counterpart in the other.
     """
     own = dict(_list_own(twin))
     given = set(made.list_tensors(twin)) - set(made.names or ())

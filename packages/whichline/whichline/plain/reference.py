@@ -166,12 +166,9 @@ def add_outputs(steps: PlainCheckpoints) -> None:
 def collect_steps(
     steps: PlainCheckpoints, recorder: Recorder, function: str, is_life: bool = False, is_whole: bool = False
 ) -> None:
-    """Make checkpoints of all recorded values but the results.
+    """Make checkpoints of all recorded values but the results; those in `function` name no function.
 
-    Args:
-        function: in whose checkpoints no function is named.
-        is_life: whether what an object counts from call to call is a checkpoint, too.
-        is_whole: whether arguments are, since tests pass them.
+    With `is_life`, what an object counts from call to call is one, too; with `is_whole`, arguments, which tests pass.
     """
     outputs = steps.outputs
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
