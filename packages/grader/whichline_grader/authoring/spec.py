@@ -19,7 +19,7 @@ from whichline.engine.compare import in_float64
 from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.paths import HIDDEN_TESTS, STAFF
 
 Adapter = Callable[..., Any]  # a `run_*` function
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
@@ -97,11 +97,6 @@ def load_all_problems() -> Mapping[str, Problem]:
 
 def find_figure(problems: Collection[str]) -> Figure | None:
     return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
-
-
-def hidden_tests() -> list[Path]:
-    """List the files of the hidden tests, in the order of the problems."""
-    return [find_hidden_tests(get_root(), id) for id in load_specs()]
 
 
 @cache
