@@ -68,14 +68,7 @@ def near(x: Tensor | float, to: Tensor | float) -> bool:
     return bool(same(x, to).all())
 
 
-def compare(
-    answer: Any,
-    expected: Tensor,
-    dtype: torch.dtype,
-    tolerance: Tensor,
-    what: str = "answer",
-    check: Check = Check.ANSWER,
-) -> None:
+def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: Tensor, what: str, check: Check) -> None:
     """Check that `answer` has the shape of `expected`, the dtype `dtype` and nowhere an error above `tolerance`.
 
     WrongAnswer for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity, wrong numbers

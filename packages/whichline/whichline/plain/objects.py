@@ -31,6 +31,7 @@ from whichline.plain.parts import (
     Slot,
     copy_parts,
     find_construction,
+    list_arguments,
     put_together,
     take_apart,
 )
@@ -120,12 +121,7 @@ class Construction:
         own = dict(_list_own(value))
         if self.names is not None:
             own = {ours: own[theirs] for ours, theirs in self.names.items()}
-        given: Parts = {}
-        for name, x in self.given.items():
-            if made := find_construction(x):
-                given |= {f"{name}.{key}": each for key, each in made.list_tensors(x).items()}
-            else:
-                take_apart(x, name, given)
+        given = list_arguments(self.given)
         return {**own, **{key: x for key, x in given.items() if isinstance(x, Tensor) and not key.endswith(GRADIENT)}}
 
     @staticmethod
@@ -166,8 +162,7 @@ class Life(Built):
 
     def _make(self, parts: Parts, is_reference: bool) -> Any:
         kind: Kind = self["kind"]
-        leaves = {name: _as_leaf(x) for name, x in parts.items()}
-        given = put_together(self["given"], leaves, is_reference)
+        given = put_together(self["given"], {name: _as_leaf(x) for name, x in parts.items()}, is_reference)
         bound = inspect.BoundArguments(kind.signature, given)
         value = call_fitting(kind.right, bound, kind.names) if is_reference else kind.made(*bound.args, **bound.kwargs)
         if find_construction(value) is None:

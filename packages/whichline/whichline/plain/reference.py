@@ -187,8 +187,7 @@ def collect_steps(
         is_counted = len({*recorder.values[place]} if type(value) is int else ()) > 1
         if type(value) is int and (has_fractions or not variable) and not (is_counted and is_life):
             continue
-        text = variable or str(place)
-        name = f"the reference's `{_shorten(text)}`"
+        name = f"the reference's `{_shorten(variable or str(place))}`"
         name += f" in {place.function}" if place.function != function else ""
         if time + 1 == most[place] and (together := _put_together(recorder.values[place])) is not None:
             all_times = f"{name}, {TOGETHER}"
@@ -328,8 +327,7 @@ class PlainSuite(Suite):
     @cached_property
     def pairs(self) -> Pairs:
         """The pairs by file and name of the function, if its code shows its parameters."""
-        paired = self.functions.paired.values()
-        known = (each for each in paired if each.has_right and each.is_found_by_code)
+        known = (each for each in self.functions.paired.values() if each.has_right and each.is_found_by_code)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
     def pair_returned(self, value: Any, right: Any) -> None:
