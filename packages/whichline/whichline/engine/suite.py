@@ -139,16 +139,11 @@ def load_suite(
     remote: bool = False,
     hidden: tuple[Sequence[Path], Path] | None = None,
 ) -> Suite:
-    """Load the tests in some folders, in the order of the problems, public ones first.
+    """Load the tests in some folders that problems count, in the order of the problems, public ones first.
 
-    Args:
-        folders: have the `test_*.py` files of the public tests; a file in which no test counts is not imported.
-        problems: with the weights of all the tests.
-        adapters: the module that the tests call; it may be set later, as `suite.calls.adapters`.
-        remote: as in `Suite`.
-        hidden: the files of the hidden tests, and the folder of their fixtures.
-
-    SuiteError if a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
+    A file in which no test counts is not imported. The module `adapters`, which the tests call, may be set later, as
+    `suite.calls.adapters`; `hidden` are the files of the hidden tests, and the folder of their fixtures. SuiteError if a
+    test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
     """
     for problem in problems:
         list_adapters(problem)
