@@ -141,9 +141,9 @@ def load_suite(
 ) -> Suite:
     """Load the tests in some folders that problems count, in the order of the problems, public ones first.
 
-    A file in which no test counts is not imported. The module `adapters`, which the tests call, may be set later, as
-    `suite.calls.adapters`; `hidden` are the files of the hidden tests, and the folder of their fixtures. SuiteError if a
-    test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
+    A file in which no test counts is not imported. The tests call `adapters`, a module that may be set later, as
+    `suite.calls.adapters`. The files of the hidden tests, and the folder of their fixtures, are in `hidden`. SuiteError
+    if a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
     """
     for problem in problems:
         list_adapters(problem)
