@@ -15,7 +15,7 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
 from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
-from whichline_grader.authoring.spec import find_figure, reference_of
+from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading import transcripts
 from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.copies import find_copies
@@ -133,9 +133,7 @@ class _Grader:
                 self.ask({name_figure(figure)})
                 self._recorded.start(name_figure(figure))
                 self.suite.proxy.respondent = self._recorded
-                own = figure.measure(getattr(self.suite.suite.calls, figure.call))
-                about = (figure.title, figure.row, figure.compare(own), figure.caption)
-                self.transcript.figure = Drawn(*about, own, figure.right(), figure.allowed())
+                self.transcript.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
         except SandboxError:
             raise
         except Exception as error:
@@ -184,6 +182,11 @@ class _Grader:
                 for use in (use for reply in replies for use in reply.forbidden):
                     found[test.problem].add(replace(use, source=find_source(self.interview.submission, use)))
         return found
+
+
+def draw(figure: Figure, call: Adapter) -> Drawn:
+    own = figure.measure(call)
+    return Drawn(figure.title, figure.row, figure.compare(own), figure.caption, own, figure.right(), figure.allowed())
 
 
 def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
