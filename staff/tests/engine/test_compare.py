@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from whichline.engine.compare import WrongAnswer, compare, same
+from whichline.engine.result import Check
 
 EXPECTED = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
 TOLERANCE = torch.full_like(EXPECTED, 1e-6)
@@ -12,7 +13,7 @@ INFINITY, NAN = float("inf"), float("nan")
 
 def complaint(answer: object, what: str = "answer") -> str:
     with pytest.raises(WrongAnswer) as caught:
-        compare(answer, EXPECTED, torch.float32, TOLERANCE, what)
+        compare(answer, EXPECTED, torch.float32, TOLERANCE, what, Check.ANSWER)
     return str(caught.value)
 
 
@@ -56,7 +57,7 @@ def test_wrong_numbers_say_how_wrong_and_where() -> None:
 def test_a_difference_in_the_last_digits_is_shown_with_them() -> None:
     exact = torch.ones(2, dtype=torch.float64)
     with pytest.raises(WrongAnswer, match=r"got 1.00000000[34]\d*, expected 1\n"):
-        compare(exact + 4e-9, exact, torch.float64, 1e-12 * exact)
+        compare(exact + 4e-9, exact, torch.float64, 1e-12 * exact, "answer", Check.ANSWER)
 
 
 def test_the_place_is_where_most_is_off_of_what_is_allowed() -> None:
@@ -64,14 +65,14 @@ def test_the_place_is_where_most_is_off_of_what_is_allowed() -> None:
     tolerance[0, 0] = 1.0
     answer = EXPECTED.float() + torch.tensor([[2.0, 0, 0], [0, 1e-3, 0]])
     with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]"):
-        compare(answer, EXPECTED, torch.float32, tolerance)
+        compare(answer, EXPECTED, torch.float32, tolerance, "answer", Check.ANSWER)
 
 
 def test_of_zeros_that_are_off_the_furthest_is_told() -> None:
     zeros = torch.zeros_like(EXPECTED)
     answer = torch.tensor([[0.0, 1e-9, 0.0], [0.0, -0.5, 0.25]])
     with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]: got -0.5, expected 0"):
-        compare(answer, zeros, torch.float32, zeros)
+        compare(answer, zeros, torch.float32, zeros, "answer", Check.ANSWER)
 
 
 @pytest.mark.parametrize(

@@ -20,19 +20,12 @@ FULL_PRECISION = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class CaseSpec:
-    """The recipe for one test case.
+    """The recipe for one test case."""
 
-    Args:
-        name: folder and file name of the case.
-        call: the name of the adapter.
-        draw: draws the adapter's arguments from a generator.
-        gradients: the arguments whose gradients are stored, too.
-    """
-
-    name: str
-    call: str
-    draw: Callable[[Generator], Inputs]
-    gradients: tuple[str, ...] = ()
+    name: str  # folder and file name of the case
+    call: str  # the name of the adapter
+    draw: Callable[[Generator], Inputs]  # draws the adapter's arguments from a generator
+    gradients: tuple[str, ...] = ()  # the arguments whose gradients are stored, too
 
     def draw_inputs(self, seed: int) -> Inputs:
         """Draw the arguments with this seed, in the types that a case can store."""

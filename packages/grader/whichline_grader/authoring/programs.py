@@ -16,14 +16,6 @@ PROGRAMS = "right_programs"  # in the folder `staff`
 PLAIN = "plain_torch"  # the most ordinary program, which fills the gaps of the others
 
 
-def _load_programs() -> dict[str, dict[str, Adapter]]:
-    """Load the `run_*` functions of each program, by the name of its file."""
-    return {
-        path.stem: {call: given for call, given in runpy.run_path(str(path)).items() if call.startswith("run_")}
-        for path in sorted((get_root() / STAFF / PROGRAMS).glob("*.py"))
-    }
-
-
 def _round_to_input_dtype(answer: Adapter) -> Adapter:
     """Make a reference act as a student's program: compute in float64, and round once to the dtype of the inputs."""
 
@@ -37,7 +29,11 @@ def _round_to_input_dtype(answer: Adapter) -> Adapter:
     return rounded
 
 
-WRITTEN: Mapping[str, Mapping[str, Adapter]] = _load_programs()
+# The `run_*` functions of each program, by the name of its file.
+WRITTEN: Mapping[str, Mapping[str, Adapter]] = {
+    path.stem: {call: given for call, given in runpy.run_path(str(path)).items() if call.startswith("run_")}
+    for path in sorted((get_root() / STAFF / PROGRAMS).glob("*.py"))
+}
 
 # Every `run_*` function in the ordinary style; where nobody wrote one, the rounded reference.
 RIGHT: Mapping[str, Adapter] = {

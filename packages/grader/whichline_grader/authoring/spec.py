@@ -19,7 +19,7 @@ from whichline.engine.compare import in_float64
 from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.paths import HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.paths import HIDDEN_TESTS, STAFF
 
 Adapter = Callable[..., Any]  # a `run_*` function
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
@@ -27,47 +27,28 @@ Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
 
 @dataclass(frozen=True)
 class Figure:
-    """A matrix of a submission's numbers on one public case, which its student sees beside the right one.
+    """A matrix of a submission's numbers on one public case, which its student sees beside the right one."""
 
-    Args:
-        call: the name of the adapter.
-        measure: calls it and returns the usable numbers of its output; no rows if there are none.
-        right: returns the right numbers.
-        allowed: returns for each number whether it may differ from 0.
-        compare: describes in a sentence where the two matrices differ most.
-        title: the heading on the page.
-        row: a word for one row of the matrix.
-        caption: a description of the matrices.
-    """
-
-    call: str
-    measure: Callable[[Adapter], Matrix]
-    right: Callable[[], Matrix]
-    allowed: Callable[[], tuple[tuple[bool, ...], ...]]
-    compare: Callable[[Matrix], str]
-    title: str
-    row: str
-    caption: str
+    call: str  # the name of the adapter
+    measure: Callable[[Adapter], Matrix]  # calls it and returns the usable numbers of its output; no rows without any
+    right: Callable[[], Matrix]  # returns the right numbers
+    allowed: Callable[[], tuple[tuple[bool, ...], ...]]  # returns for each number whether it may differ from 0
+    compare: Callable[[Matrix], str]  # describes in a sentence where the two matrices differ most
+    title: str  # the heading on the page
+    row: str  # a word for one row of the matrix
+    caption: str  # a description of the matrices
 
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """All that an author states about one problem, except what ships.
+    """All that an author states about one problem, except what ships."""
 
-    Args:
-        answers: the functions of the reference, named like the adapters.
-        helpers: reference functions that the handout names and later problems call.
-        public: the test cases that students have.
-        hidden: the test cases that they do not have.
-        figure: shown to students when a test of the problem fails.
-        outputs: the names of an adapter's outputs: "answer", then the others in alphabetical order, as files keep them.
-    """
-
-    public: Sequence[CaseSpec]
-    hidden: Sequence[CaseSpec]
-    answers: Sequence[Adapter] = ()
-    helpers: Sequence[Adapter] = ()
-    figure: Figure | None = None
+    public: Sequence[CaseSpec]  # the test cases that students have
+    hidden: Sequence[CaseSpec]  # the test cases that they do not have
+    answers: Sequence[Adapter] = ()  # the functions of the reference, named like the adapters
+    helpers: Sequence[Adapter] = ()  # reference functions that the handout names and later problems call
+    figure: Figure | None = None  # shown to students when a test of the problem fails
+    # The names of an adapter's outputs: "answer", then the others in alphabetical order, as files keep them.
     outputs: Sequence[str] = ("answer",)
 
     @property
@@ -80,9 +61,8 @@ class ProblemSpec:
 def load_specs() -> Mapping[str, ProblemSpec]:
     """Load the specification of each problem by its id, in the order of the assignment, including those left out.
 
-    Raises:
-        SuiteError: a problem's folder is missing, belongs to no problem, or has errors; one line for each error.
-        AssignmentError: `assignment.toml` has errors.
+    SuiteError if a problem's folder is missing, belongs to no problem, or has errors, with one line for each error;
+    AssignmentError if `assignment.toml` has errors.
     """
     problems, specs = load_all_problems(), dict[str, ProblemSpec]()
     strays = [id for id in list_problem_folders() if id not in problems]
@@ -117,11 +97,6 @@ def load_all_problems() -> Mapping[str, Problem]:
 
 def find_figure(problems: Collection[str]) -> Figure | None:
     return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
-
-
-def hidden_tests() -> list[Path]:
-    """List the files of the hidden tests, in the order of the problems."""
-    return [find_hidden_tests(get_root(), id) for id in load_specs()]
 
 
 @cache

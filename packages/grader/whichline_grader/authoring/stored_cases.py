@@ -184,11 +184,7 @@ def compute_answers(
 ) -> dict[str, Tensor]:
     """Compute the expected outputs of an adapter in float64, by their names, and the gradients of some inputs.
 
-    Args:
-        call: the name of the adapter.
-        inputs: its arguments.
-        gradients: the inputs whose gradients to compute.
-        cotangent: the gradient of the loss with respect to the answer; if None, the loss is the sum of the answer.
+    The `cotangent` is the gradient of the loss with respect to the answer; if None, the loss is the sum of the answer.
     """
     inputs = change_tensors(in_dtype(inputs, torch.float64), Tensor.clone)
     for name in gradients:

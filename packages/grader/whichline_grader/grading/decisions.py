@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
-from whichline.engine.toml_file import Key, Signed, read_toml
+from whichline.engine.toml_file import Key, Signed
 from whichline_grader.grading.writing import write_atomically, writing
 from whichline_grader.sandbox.printable import printable
 
@@ -69,11 +69,6 @@ class Decisions:
 def as_toml(text: str) -> str:
     """A text as TOML and JSON have it."""
     return json.dumps(printable(text), ensure_ascii=False)
-
-
-def read_decisions(path: Path) -> Decisions:
-    """Read what staff have decided until now; AssignmentError if something in it is not as it should be."""
-    return read_toml(path, Decisions) if path.exists() else Decisions()
 
 
 def write_decision(path: Path, decision: Comment, whose: str) -> None:

@@ -14,10 +14,10 @@ import msgspec
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Outcome, Result, name_function
-from whichline.engine.toml_file import Complaint, Key, locate_error
+from whichline.engine.toml_file import Complaint, Key, locate_error, read_toml
 from whichline_grader.grading import tables
 from whichline_grader.grading.course import Course, find_checked_root, load_course
-from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Waiver, read_decisions, write_decision
+from whichline_grader.grading.decisions import FILE, Adjustment, Comment, Decisions, Waiver, write_decision
 from whichline_grader.grading.graded import Grading, Score, read_notes
 from whichline_grader.grading.identity import HandedIn, parse_handed_in
 from whichline_grader.grading.writing import writing
@@ -200,7 +200,7 @@ class Gradebook(AbstractContextManager["Gradebook"]):
 
     def read_decisions(self) -> None:
         """Read what staff have decided until now; AssignmentError if something in it is not as it should be."""
-        self.decisions = read_decisions(self._decided)
+        self.decisions = read_toml(self._decided, Decisions) if self._decided.exists() else Decisions()
 
     def decide(self, decision: Comment, whose: str) -> None:
         """Write down what staff decided, and let every grading that is read from now on have it."""

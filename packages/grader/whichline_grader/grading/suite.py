@@ -16,11 +16,11 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.engine.toml_file import AssignmentError
 from whichline.rules.forbidden import load_forbidden
-from whichline_grader.authoring.spec import Figure, hidden_tests, load_specs
+from whichline_grader.authoring.spec import Figure, load_specs
 from whichline_grader.grading.course import Course, load_course
 from whichline_grader.grading.transcripts import Provenance, Recorder, RemoteCalls, Replayer
 from whichline_grader.hidden.release import Release, load_graded_problems, load_release
-from whichline_grader.paths import ENGINE, GRADER
+from whichline_grader.paths import ENGINE, GRADER, find_hidden_tests
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.proxy import Adapters, Respondent
 from whichline_grader.sandbox.remote_call import RemoteCall
@@ -208,7 +208,7 @@ def check_public_cases(root: Path) -> None:
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
-    hidden = (hidden_tests(), load_release().cases)
+    hidden = ([find_hidden_tests(get_root(), id) for id in load_specs()], load_release().cases)
     return load_suite(root, [root / "tests"], load_graded_problems(root), proxy, remote=True, hidden=hidden)
 
 

@@ -51,8 +51,7 @@ class Right:
         with torch.enable_grad():
             loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
             found = torch.autograd.grad(loss, self.given, allow_unused=True)
-        dtype = pairs[0][1].dtype
-        return [None if gradient is None else gradient.to(dtype) for gradient in found]
+        return [None if gradient is None else gradient.to(pairs[0][1].dtype) for gradient in found]
 
 
 def compute_right_reply(

@@ -50,15 +50,11 @@ class SandboxError(CourseworkError):
 
 @dataclass(frozen=True)
 class SandboxReport:
-    """The protection between a submission and this machine.
-
-    `parts` names what works of "namespaces", "mounts", "uid", "ids", "landlock" and "seccomp". `notes` say why no
-    stronger layer was used, and what this one leaves open.
-    """
+    """The protection between a submission and this machine."""
 
     layer: Layer
-    parts: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    parts: tuple[str, ...]  # what works of "namespaces", "mounts", "uid", "ids", "landlock" and "seccomp"
+    notes: tuple[str, ...] = ()  # why no stronger layer was used, and what this one leaves open
 
     def __str__(self) -> str:
         return "+".join((self.layer, *self.parts))

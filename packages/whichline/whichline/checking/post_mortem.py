@@ -17,11 +17,10 @@ class HereError(Stopped):
 
 
 def find_frame(suite: Suite, test: Test, findings: Sequence[Finding]) -> TracebackType | None:
-    """Run a failing test again, up to the line that the student should look at.
+    """Run a failing test again, up to the line to look at, and return a traceback of the student's frames alone.
 
-    Returns:
-        A traceback of only the student's frames. It ends where the code raised. If it did not raise, it ends before the
-        line of the finding or, without a finding, before the last line that ran.
+    It ends where the code raised. If it did not raise, it ends before the line of the finding or, without a finding,
+    before the last line that ran.
     """
     frames = _list_frames(suite, suite.ending(test))
     if not frames:

@@ -114,10 +114,7 @@ class Run:
 
 
 class Forks:
-    """Runs in forks of one process, which is started again if student code kills it.
-
-    A new run kills the one before it.
-    """
+    """Runs in forks of one process, started again if student code kills it; a new run kills the one before it."""
 
     def __init__(self, root: Path, listener: Listener, python: str = sys.executable) -> None:
         self.root, self.listener, self.python = root, listener, python

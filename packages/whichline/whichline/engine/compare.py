@@ -17,12 +17,8 @@ NOTHING = 1e-200  # replaces a tolerance of 0, so that a wrong number there coun
 class WrongAnswer(AssertionError):
     """An output is not the expected one; from its second line on, the message has numbers of the test case.
 
-    Args:
-        text: what is wrong.
-        check: which part of the output was checked.
-        answer: the output, if it is a tensor.
-        what: the name of the output in the test case's `expected`.
-        kind: the first line of the message without anything that depends on the output.
+    `check` is the part that was checked, `answer` the output if it is a tensor, and `what` its name in the test case's
+    `expected`; `kind` is the first line of the message without anything that depends on the output.
     """
 
     def __init__(
@@ -48,9 +44,7 @@ def same(
 ) -> Tensor:
     """Tell for each number whether it is right; NaN equals NaN, and infinity equals infinity.
 
-    Args:
-        within: the tolerance, as a share of `of`.
-        of: the scale of the tolerance; by default, the largest finite number in `right`.
+    The tolerance is `within`, as a share of `of`, which is by default the largest finite number in `right`.
     """
     x, right = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (x, right))
     if of is None:
@@ -68,19 +62,11 @@ def near(x: Tensor | float, to: Tensor | float) -> bool:
     return bool(same(x, to).all())
 
 
-def compare(
-    answer: Any,
-    expected: Tensor,
-    dtype: torch.dtype,
-    tolerance: Tensor,
-    what: str = "answer",
-    check: Check = Check.ANSWER,
-) -> None:
+def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: Tensor, what: str, check: Check) -> None:
     """Check that `answer` has the shape of `expected`, the dtype `dtype` and nowhere an error above `tolerance`.
 
-    Raises:
-        WrongAnswer: for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
-            wrong numbers (with the error that is the largest multiple of its tolerance, and its position).
+    WrongAnswer for the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity, wrong numbers
+    (with the error that is the largest multiple of its tolerance, and its position).
     """
     compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()

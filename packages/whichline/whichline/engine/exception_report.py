@@ -87,8 +87,7 @@ class ExceptionReport:
     @cached_property
     def meaning(self) -> list[str]:
         """What the error means, in a few lines; nothing if its own message is clear enough."""
-        tells = (lambda: self.mistake, lambda: self.typed[1:], self._explain_object, self._explain_message)
-        for explain in tells:
+        for explain in (lambda: self.mistake, lambda: self.typed[1:], self._explain_object, self._explain_message):
             with suppress(Exception):
                 if said := explain():
                     return said

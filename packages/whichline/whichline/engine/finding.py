@@ -14,43 +14,24 @@ WIDTH = 64  # of a line of code: with the board's indent it fits into 80 columns
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake in one problem, or in one function of a plain suite.
+    """One mistake in one problem, or in one function of a plain suite."""
 
-    Args:
-        problem: the id of the problem; in a plain suite the function with its module, or "" if it is not known.
-        id: names the mistake; it is the same for everyone who made it.
-        said: what was measured and what follows from it, in sentences.
-        file: its path as the student knows it, or "" if no position is known.
-        line: the first line of the expression.
-        function: the function that holds the expression; `MODULE` if the mistake prevents the import of the file.
-        columns: where the expression begins and ends in that line, from 0, the end excluded.
-        code: the student's lines, with a mark below the expression.
-        likewise: other lines that are wrong for the same reason.
-        proof: which of the failing tests this explains, in words; "" for the first of two expressions.
-        question: what a tutor would ask.
-        section: the section of the handout, "1 Standardize" or "1".
-        tests: the failing tests that it explains, or at least concerns.
-        step: the name of the checkpoint that belongs there, if there is one.
-        also: failing tests of other problems that lead to the same expression, in words.
-        repeats: the ids of the findings about earlier problems that explain these tests, too.
-    """
-
-    problem: str
-    id: str
-    said: tuple[str, ...]
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    columns: tuple[int, int] = (0, 0)
-    code: tuple[str, ...] = ()
-    likewise: tuple[int, ...] = ()
-    proof: str = ""
-    question: str = ""
-    section: str = ""
-    tests: tuple[str, ...] = ()
-    step: str = ""
-    also: tuple[str, ...] = ()
-    repeats: tuple[str, ...] = ()
+    problem: str  # the id of the problem; in a plain suite the function with its module, or "" if it is not known
+    id: str  # names the mistake; it is the same for everyone who made it
+    said: tuple[str, ...]  # what was measured and what follows from it, in sentences
+    file: str = ""  # its path as the student knows it, or "" if no position is known
+    line: int = 0  # the first line of the expression
+    function: str = ""  # that holds the expression; `MODULE` if the mistake prevents the import of the file
+    columns: tuple[int, int] = (0, 0)  # where the expression begins and ends in that line, from 0, the end excluded
+    code: tuple[str, ...] = ()  # the student's lines, with a mark below the expression
+    likewise: tuple[int, ...] = ()  # other lines that are wrong for the same reason
+    proof: str = ""  # which of the failing tests this explains, in words; "" for the first of two expressions
+    question: str = ""  # what a tutor would ask
+    section: str = ""  # the section of the handout, "1 Standardize" or "1"
+    tests: tuple[str, ...] = ()  # the failing tests that it explains, or at least concerns
+    step: str = ""  # the name of the checkpoint that belongs there, if there is one
+    also: tuple[str, ...] = ()  # failing tests of other problems that lead to the same expression, in words
+    repeats: tuple[str, ...] = ()  # the ids of the findings about earlier problems that explain these tests, too
 
     @property
     def is_of_earlier(self) -> bool:
@@ -62,7 +43,9 @@ class Finding:
         """The lines that a student reads: the code, what is wrong, the proof, a question, and what to read."""
         lines = [*self.code, *self.said]
         if self.likewise:
-            lines.append(f"Likewise in line{'s' * (len(self.likewise) > 1)} {_list(self.likewise)}.")
+            *others, last = map(str, self.likewise)
+            before = f"s {', '.join(others)} and" if others else ""
+            lines.append(f"Likewise in line{before} {last}.")
         if self.proof:
             lines.append(self.proof)
         if self.also:
@@ -105,8 +88,3 @@ def mark(code: str, start: int, end: int) -> tuple[str, str]:
     if len(code) > WIDTH:
         code = code[: WIDTH - 2] + " …"
     return f"    {code}", f"    {' ' * start}{'^' * max(min(end, len(code)) - start, 1)}"
-
-
-def _list(lines: tuple[int, ...]) -> str:
-    *others, last = map(str, lines)
-    return f"{', '.join(others)} and {last}" if others else last

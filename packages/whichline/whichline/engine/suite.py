@@ -139,17 +139,11 @@ def load_suite(
     remote: bool = False,
     hidden: tuple[Sequence[Path], Path] | None = None,
 ) -> Suite:
-    """Load the tests in some folders, in the order of the problems, public ones first.
+    """Load the tests in some folders that problems count, in the order of the problems, public ones first.
 
-    Args:
-        folders: have the `test_*.py` files of the public tests; a file in which no test counts is not imported.
-        problems: with the weights of all the tests.
-        adapters: the module that the tests call; it may be set later, as `suite.calls.adapters`.
-        remote: as in `Suite`.
-        hidden: the files of the hidden tests, and the folder of their fixtures.
-
-    Raises:
-        SuiteError: a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
+    A file in which no test counts is not imported. The tests call `adapters`, a module that may be set later, as
+    `suite.calls.adapters`. The files of the hidden tests, and the folder of their fixtures, are in `hidden`. SuiteError
+    if a test file cannot be imported, a test has a wrong parameter, or a problem has no reference.
     """
     for problem in problems:
         list_adapters(problem)
@@ -168,10 +162,8 @@ def load_suite(
 def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
     """The tests of a test function: one for each fixture, or for each kind of drawn test cases, in its mark `cases`.
 
-    The fixtures of a hidden test are in `hidden_cases`, those of a public test in `root`.
-
-    Raises:
-        SuiteError: no fixture matches, or the function has a wrong parameter.
+    The fixtures of a hidden test are in `hidden_cases`, those of a public test in `root`. SuiteError if no fixture
+    matches, or the function has a wrong parameter.
     """
     code = inspect.unwrap(call).__code__
     path = Path(code.co_filename)

@@ -53,15 +53,11 @@ class Complaint(Exception):
 def read_toml(
     path: Path, schema: type[T], check: Callable[[T], Iterable[Complaint]] = lambda value: (), partly: bool = False
 ) -> T:
-    """Read a whole file into the dataclass `schema`.
+    """Read a whole file into the dataclass `schema`, without the keys that this lacks if it is read `partly`.
 
-    Args:
-        schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
-        check: says where values contradict each other.
-        partly: whether to ignore the keys of the file that the schema lacks.
-
-    Raises:
-        AssignmentError: there is no such file, or it does not fit the schema; the message lists every mistake.
+    The fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses; `check` says where values
+    contradict each other. AssignmentError if there is no such file, or it does not fit the schema; the message lists
+    every mistake.
     """
     text = ""
     try:

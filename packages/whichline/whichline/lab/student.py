@@ -24,8 +24,7 @@ from whichline.locate.reference import Reference, load_references
 class Student:
     """The code in the folder of the assignment, or functions `own` of a notebook, by the adapters that they replace.
 
-    Raises:
-        click.ClickException: `adapters.py` cannot be imported; the message is that of a failing test.
+    click.ClickException if `adapters.py` cannot be imported; the message is that of a failing test.
     """
 
     def __init__(self, own: Mapping[str, Callable[..., Any]] | None = None) -> None:

@@ -66,8 +66,7 @@ class Diagnosis:
     """
 
     def __init__(self, functions: Functions, run_item: Callable[..., BaseException | None], root: Path) -> None:
-        calls = Calls(functions.code.adapters)
-        self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
+        self.suite = PlainSuite(root, {}, [], Calls(functions.code.adapters), functions=functions, run_item=run_item)
         self.proved: list[Proved] = []
         self.proved_whole: list[Proved] = []  # where a whole test was one call
         self.repairs: list[tuple[Repair, Finding, bool]] = []  # each with whether it needs all fixtures made anew
@@ -76,9 +75,8 @@ class Diagnosis:
     def explain(self, test: str, others: Sequence[str], beside: Sequence[str]) -> list[Finding]:
         """Say which line makes a test fail, or why no line is known.
 
-        Args:
-            others: other tests of the same function, which may fail for the same reason.
-            beside: other tests of the same module; those that pass must pass with a repair, too.
+        The `others` are tests of the same function, which may fail for the same reason. Of the tests `beside` it, in
+        the same module, those that pass must pass with a repair, too.
         """
         watching, error = self._watch(test)
         if error is None:
@@ -169,8 +167,7 @@ class Diagnosis:
         ran, has_reference, is_compared = set[Key](), False, False
         told = list[Finding]()
         for is_anew in (False, True):
-            limit = Deadline(MOST_SECONDS / 2)
-            runner, whole, has_reference = make_whole(self.suite, test, limit, is_anew)
+            runner, whole, has_reference = make_whole(self.suite, test, Deadline(MOST_SECONDS / 2), is_anew)
             order = runner.look(whole).order
             is_compared = not (keys := {(each.file, each.function) for each in order}).isdisjoint(self.suite.pairs)
             if not (has_reference or is_compared) or keys == ran:

@@ -282,8 +282,7 @@ class Functions:
         homes = [each for each, functions in self._defined.items() if name in functions]
         entry = find_entry(module, self.code.names) or module
         below = module.removeprefix(entry) or f".{module.rpartition('.')[2]}"
-        same = [each for each in homes if each == self.reference_name + below]
-        found = same or homes
+        found = [each for each in homes if each == self.reference_name + below] or homes
         return (found[0], name) if len(found) == 1 else None
 
     @cached_property

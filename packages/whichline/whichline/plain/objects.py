@@ -31,6 +31,7 @@ from whichline.plain.parts import (
     Slot,
     copy_parts,
     find_construction,
+    list_arguments,
     put_together,
     take_apart,
 )
@@ -120,12 +121,7 @@ class Construction:
         own = dict(_list_own(value))
         if self.names is not None:
             own = {ours: own[theirs] for ours, theirs in self.names.items()}
-        given: Parts = {}
-        for name, x in self.given.items():
-            if made := find_construction(x):
-                given |= {f"{name}.{key}": each for key, each in made.list_tensors(x).items()}
-            else:
-                take_apart(x, name, given)
+        given = list_arguments(self.given)
         return {**own, **{key: x for key, x in given.items() if isinstance(x, Tensor) and not key.endswith(GRADIENT)}}
 
     @staticmethod
@@ -145,13 +141,9 @@ class Construction:
 
 
 class Life(Built):
-    """The history of an object, from which it can be made again.
+    """The history of an object, from which it can be made again."""
 
-    Attributes:
-        made: the object's construction, if its twin is used; None in an experiment, which makes a new one.
-    """
-
-    made: Construction | None = None
+    made: Construction | None = None  # of the object, if its twin is used; an experiment has none, and makes a new one
 
     def __deepcopy__(self, memo: Any) -> "Life":
         return Life(copy.deepcopy(dict(self), memo))
@@ -170,8 +162,7 @@ class Life(Built):
 
     def _make(self, parts: Parts, is_reference: bool) -> Any:
         kind: Kind = self["kind"]
-        leaves = {name: _as_leaf(x) for name, x in parts.items()}
-        given = put_together(self["given"], leaves, is_reference)
+        given = put_together(self["given"], {name: _as_leaf(x) for name, x in parts.items()}, is_reference)
         bound = inspect.BoundArguments(kind.signature, given)
         value = call_fitting(kind.right, bound, kind.names) if is_reference else kind.made(*bound.args, **bound.kwargs)
         if find_construction(value) is None:
@@ -290,10 +281,8 @@ def _copy_into(tensor: Tensor, x: Tensor, gradient: Tensor | None) -> None:
 def _match_names(made: Construction, twin: Any, ours: Parts, tensors: Sequence[str]) -> dict[str, str]:
     """Match the tensors of a twin with those of the object, by name; parameters else by shape, in order.
 
-    The object's calls, or other code, changed `ours` in it; `tensors` are the names of all its tensors.
-
-    Raises:
-        UnlikeError: a parameter of one has no counterpart in the other.
+    The object's calls, or other code, changed `ours` in it; `tensors` are the names of all its tensors. UnlikeError if
+    a parameter of one has no counterpart in the other.
     """
     own = dict(_list_own(twin))
     given = set(made.list_tensors(twin)) - set(made.names or ())

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def take_apart(value: Any, name: str, parts: Parts, is_whole: bool = False) -> A
         return Slot(name, type(value))
     if isinstance(value, list | tuple) and len(kinds := {type(each) for each in value}) == 1 and kinds < {int, float}:
         parts[name] = torch.tensor(value, dtype=torch.int64 if kinds == {int} else torch.float64)
-        return Slot(name, partial(_make_list, type(value)))
+        return Slot(name, lambda x: type(value)(x.tolist()))
     if isinstance(value, Mapping | list | tuple):
         form = {key: take_apart(each, f"{name}[{key!r}]", parts, is_whole) for key, each in _list_items(value)}
         return _fill(value, form)
@@ -164,7 +163,3 @@ def _fill(value: Any, parts: dict[Any, Any]) -> Any:
     if isinstance(value, Mapping):
         return parts
     return type(value)(*parts.values()) if hasattr(value, "_fields") else type(value)(parts.values())
-
-
-def _make_list(kind: type, x: Tensor) -> Any:
-    return kind(x.tolist())

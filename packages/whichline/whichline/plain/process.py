@@ -110,17 +110,16 @@ class Follower:
         return list(found.values())
 
     def _send(self, test: str) -> None:
-        if self.process is None:
-            self._start()
-        assert self.process is not None
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(test) + "\n")
-        self.process.stdin.flush()
+        begins = [] if self.process else [self.settings]
+        process = self.process = self.process or self._start()
+        assert process.stdin is not None
+        process.stdin.writelines(f"{json.dumps(each)}\n" for each in (*begins, test))
+        process.stdin.flush()
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[str]:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `stop`)
         self.lines = queue.Queue()
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-c", START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -129,9 +128,8 @@ class Follower:
             encoding="utf-8",
             cwd=self.folder,
         )
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(self.settings) + "\n")
-        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+        threading.Thread(target=self._read, args=(process, self.lines), daemon=True).start()
+        return process
 
     @staticmethod
     def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:

@@ -166,12 +166,9 @@ def add_outputs(steps: PlainCheckpoints) -> None:
 def collect_steps(
     steps: PlainCheckpoints, recorder: Recorder, function: str, is_life: bool = False, is_whole: bool = False
 ) -> None:
-    """Make checkpoints of all recorded values but the results.
+    """Make checkpoints of all recorded values but the results; those in `function` name no function.
 
-    Args:
-        function: in whose checkpoints no function is named.
-        is_life: whether what an object counts from call to call is a checkpoint, too.
-        is_whole: whether arguments are, since tests pass them.
+    With `is_life`, what an object counts from call to call is one, too; with `is_whole`, arguments, which tests pass.
     """
     outputs = steps.outputs
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
@@ -190,8 +187,7 @@ def collect_steps(
         is_counted = len({*recorder.values[place]} if type(value) is int else ()) > 1
         if type(value) is int and (has_fractions or not variable) and not (is_counted and is_life):
             continue
-        text = variable or str(place)
-        name = f"the reference's `{_shorten(text)}`"
+        name = f"the reference's `{_shorten(variable or str(place))}`"
         name += f" in {place.function}" if place.function != function else ""
         if time + 1 == most[place] and (together := _put_together(recorder.values[place])) is not None:
             all_times = f"{name}, {TOGETHER}"
@@ -331,8 +327,7 @@ class PlainSuite(Suite):
     @cached_property
     def pairs(self) -> Pairs:
         """The pairs by file and name of the function, if its code shows its parameters."""
-        paired = self.functions.paired.values()
-        known = (each for each in paired if each.has_right and each.is_found_by_code)
+        known = (each for each in self.functions.paired.values() if each.has_right and each.is_found_by_code)
         return {each.key: [PlainPair(each.name, {}, paired=each)] for each in known}
 
     def pair_returned(self, value: Any, right: Any) -> None:

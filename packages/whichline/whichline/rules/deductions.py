@@ -10,10 +10,8 @@ def compute_deductions(ran: Mapping[str, Iterable[str]], points: Mapping[str, fl
     order of the assignment, from each at most what it has left. Any other forbidden function costs the first problem
     that ran it all its points.
 
-    Args:
-        ran: for each problem, in the order of the assignment, the works that forbidden functions did in its tests
-            (`name_work` in `forbidden.py` names them).
-        points: what each problem is worth.
+    In `ran` are, for each problem in the order of the assignment, the works that forbidden functions did in its tests
+    (`name_work` in `forbidden.py` names them); `points` says what each problem is worth.
     """
     left = dict(points)
     owed: dict[str, float] = {}

@@ -43,16 +43,9 @@ class Source:
 
 
 class Lesson:
-    """Watches a call of an adapter, and finds the function that does its work.
+    """Watches a call of an adapter, whose code is `own`, and finds the function that does its work.
 
-    Args:
-        own: the code of the adapter.
-        parts: how many parts of a result may be what the adapter returns; with 0, the function returns nothing else.
-
-    Attributes:
-        code: of the function; None if there is none.
-        sources: where it has the adapter's arguments, by their names.
-        part: the number of the part of its result; None for all of it.
+    As many `parts` of a result may be what the adapter returns; with 0, the function returns nothing else.
     """
 
     def __init__(
@@ -62,9 +55,9 @@ class Lesson:
         self._makers: list[CodeType] = []
         self._running: dict[FrameType, dict[str, Source]] = {}
         self._returned: list[tuple[FrameType, Any]] = []
-        self.code: CodeType | None = None
-        self.sources: dict[str, Source] = {}
-        self.part: int | None = None
+        self.code: CodeType | None = None  # of the function; None if there is none
+        self.sources: dict[str, Source] = {}  # where it has the adapter's arguments, by their names
+        self.part: int | None = None  # the number of the part of its result; None for all of it
 
     def __enter__(self) -> "Lesson":
         self._before = sys.getprofile()

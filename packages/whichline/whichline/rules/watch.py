@@ -49,17 +49,12 @@ class Use:
 class Watch:
     """Notes the forbidden functions that a student's code runs, once it is installed.
 
-    Args:
-        whole_call: whether to note a forbidden function even if no line of the student's is on the stack, since an
-            adapter may be torch's own function.
-
-    Attributes:
-        uses: the forbidden functions that the last watched call ran, without the source.
+    With `whole_call`, also if no line of the student's is on the stack, since an adapter may be torch's own function.
     """
 
     def __init__(self, rules: Forbidden, is_students: Callable[[str], bool], whole_call: bool = False) -> None:
         self.rules, self.is_students, self.whole_call = rules, is_students, whole_call
-        self.uses: set[Use] = set()
+        self.uses: set[Use] = set()  # the forbidden functions that the last watched call ran, without the source
         self._prepared: set[int] = set()
         self._thread: int | None = None  # the thread that makes the watched call
         self._torch = threading.local()  # `runs`: whether the thread is inside a forbidden function

@@ -33,10 +33,8 @@ def write_archive(
 ) -> None:
     """Write `files` and the manifest, which gets "files"; `path` is replaced as a whole or not at all.
 
-    If `top`, such as "assignment/", is given, everything lies in this folder.
-
-    Raises:
-        ArchiveError: not every system can store one of the names, or the disk is full or read-only.
+    If `top`, such as "assignment/", is given, everything lies in this folder. ArchiveError if not every system can
+    store one of the names, or the disk is full or read-only.
     """
     check_names(list(files))
     manifest = {**manifest, "files": {name: sha256(files[name]).hexdigest() for name in sorted(files)}}
@@ -64,8 +62,7 @@ def pack(file: IO[bytes], entries: Mapping[str, bytes]) -> None:
 def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read the manifest and the files, which lie in the folder `top`.
 
-    Raises:
-        ArchiveError: it is no zip, is damaged or too large, has unsafe names, or differs from its manifest.
+    ArchiveError if it is no zip, is damaged or too large, has unsafe names, or differs from its manifest.
     """
     files: dict[str, bytes] = {}
     left = MAX_BYTES

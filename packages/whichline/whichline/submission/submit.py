@@ -25,10 +25,8 @@ class SubmissionError(CourseworkError):
 def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
     """Read the student's Python files by name, such as "package/nn/module.py".
 
-    Raises:
-        SubmissionError: a file that a problem names is missing, a file cannot be parsed, or it imports a module that is
-            not handed in.
-        ArchiveError: not every system can store one of the names.
+    SubmissionError if a file that a problem names is missing, a file cannot be parsed, or it imports a module that is
+    not handed in; ArchiveError if not every system can store one of the names.
     """
     for problem in problems.values():
         for name in (ADAPTERS, *problem.files):
