@@ -16,6 +16,7 @@ MODULE = "run_scaled_dot_product_attention_module"
 SLOW = pytest.param("row_loops_gathered_keys", marks=pytest.mark.nightly)
 PAIR = "expected a tuple: the answer and the matrix of weights"
 KEPT = "the weights that are kept are multiplied by"
+VARIOUS = f"{KEPT} various numbers"
 RESCALED = "expected 1 / (1 - 0.25) = 1.333"
 SHARE = "of the weights are dropped, expected 25%"
 UNCHANGED = "no weight is dropped, and the weights are not those without dropout"
@@ -57,10 +58,7 @@ WRONG = {
     "on the scores": (lambda w, V: summed(torch.softmax(F.dropout(w.log(), 0.25), -1), V), UNCHANGED),
     "not rescaled": (lambda w, V: summed(w * (torch.rand(w.shape) >= 0.25), V), f"{KEPT} 1, {RESCALED}"),
     "divides by p": (lambda w, V: summed(F.dropout(w, 0.75), V), f"{KEPT} 4, {RESCALED}"),
-    "renormalised": (
-        lambda w, V: summed(F.normalize(F.dropout(w, 0.25), 1, -1), V),
-        f"{KEPT} various numbers, expected",
-    ),
+    "renormalised": (lambda w, V: summed(F.normalize(F.dropout(w, 0.25), p=1.0, dim=-1), V), f"{VARIOUS}, expected"),
     "the others": (lambda w, V: summed(w * (torch.rand(w.shape) < 0.25) / 0.75, V), f"% {SHARE}"),
     "weights before dropout": (lambda w, V: (F.dropout(w, 0.25) @ V, w), NOT_SUMMED),
 }
@@ -144,4 +142,4 @@ def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
     small = case.expected["matrix of weights"] < 0.1 / weights.shape[-1]
     assert small.any()
     weights = weights.where(~small, 0.02)
-    assert f"{KEPT} various numbers" in str(refuse(case, summed(weights, case.V)))
+    assert VARIOUS in str(refuse(case, summed(weights, case.V)))
