@@ -18,6 +18,11 @@ from .conftest import ROOT, Run
 SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
 DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool)
 TENSORS = [torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype) for dtype in DTYPES]
+REFUSED = {"x.numpy()": "numpy.ndarray", "x.to_sparse()": "torch.sparse_coo", "x.to('meta')": "on device meta"}
+REFUSED |= {"torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)": "qint8", "torch.complex(x, x)": "complex64"}
+REFUSED |= {"object()": "builtins.object"}
+SLOW = {"torch._dynamo": "from torch.utils.checkpoint import checkpoint as f", "einx": "from einx import id as f"}
+SLOW |= {"sympy": "", "torch.fx.experimental.symbolic_shapes": ""}
 
 
 def returning(expression: str) -> str:
@@ -45,11 +50,6 @@ def test_not_a_number_and_infinity_survive(run: Run) -> None:
     low, nan = run(returning("[float('-inf'), float('nan')]")).run_softmax(torch.zeros(1), 0)
     assert low == float("-inf")
     assert nan != nan
-
-
-REFUSED = {"x.numpy()": "numpy.ndarray", "x.to_sparse()": "torch.sparse_coo", "x.to('meta')": "on device meta"}
-REFUSED |= {"torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)": "qint8", "torch.complex(x, x)": "complex64"}
-REFUSED |= {"object()": "builtins.object"}
 
 
 @pytest.mark.parametrize("expression", REFUSED)
@@ -199,10 +199,6 @@ def test_the_packages_that_students_may_import(run: Run) -> None:
     adapters = run(imports + SOFTMAX)
     adapters.run_softmax(torch.ones(1), 0)
     assert adapters.respondent.missing == set()
-
-
-SLOW = {"torch._dynamo": "from torch.utils.checkpoint import checkpoint as f", "einx": "from einx import id as f"}
-SLOW |= {"sympy": "", "torch.fx.experimental.symbolic_shapes": ""}
 
 
 @pytest.mark.parametrize(("module", "use"), SLOW.items())
