@@ -433,8 +433,6 @@ def test_an_attack_does_not_harm_the_grader(graded_suite: GradedSuite, sandbox: 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Fail what takes longer."""
-
     def stop(*_: object) -> None:
         pytest.fail(f"grading does not end within {seconds:g} s")  # which is no Exception that anybody catches
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from problems.scaled_dot_product_attention.staff.cases import inputs as attention
 from staff.tests import ROOT
+from staff.tests.grading.conftest import invoke
 from whichline.engine.assignment import SuiteError
 from whichline.engine.case import CaseError, load_case
 from whichline.engine.compare import WrongAnswer
@@ -24,7 +24,6 @@ from whichline_grader.authoring import stored_cases
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.spec import Adapter
 from whichline_grader.authoring.stored_cases import check_fixtures, write_fixtures
-from whichline_grader.cli import staff
 
 FIXTURES = ROOT / "fixtures"
 SPECS = [
@@ -226,7 +225,7 @@ def test_the_command_writes_the_cases_of_one_problem(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     for name in ("linear/3d", "softmax/1d"):
         Path("fixtures", f"{name}.safetensors").unlink()
-    finished = CliRunner().invoke(staff, ["verify", "linear", "--write"])
+    finished = invoke("verify", "linear", "--write")
     assert "1 of 4 public cases written, in" in finished.output
     assert "\n0 of 4 hidden cases written, in" in finished.output
     assert load_file("fixtures/linear/3d.safetensors").keys() == load_file(FIXTURES / "linear/3d.safetensors").keys()

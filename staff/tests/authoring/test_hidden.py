@@ -138,7 +138,6 @@ def test_the_students_list_of_points_names_no_hidden_test():
     assert "test_softmax =" in shipped
     assert hidden
     assert not [test for test in hidden if f"{test} =" in shipped]
-    with pytest.raises(
-        CourseworkError, match=r"weights of hidden tests would reach students; write \[problem.hidden\]"
-    ):
+    said = r"weights of hidden tests would reach students; write \[problem.hidden\]"
+    with pytest.raises(CourseworkError, match=said):
         cut_assignment('[[problem]]\nid = "softmax"\nhidden.test_hidden_softmax = 1\n', ())

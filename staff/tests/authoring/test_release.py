@@ -8,6 +8,7 @@ import pytest
 
 from problems.softmax.staff.cases import HIDDEN
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from whichline.engine.suite import Calls, Suite
 from whichline.engine.toml_file import AssignmentError
 from whichline_grader.grading.course import Course
@@ -29,9 +30,7 @@ def test_a_seed_says_nothing_about_another() -> None:
 @pytest.fixture
 def course(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of a course, and a course.toml that names it."""
-    folder = tmp_path / "course"
-    folder.mkdir()
-    (folder / "secret.txt").write_text("abc\n")
+    folder = write_files(tmp_path / "course", {"secret.txt": "abc\n"})
     course = tmp_path / "course.toml"
     monkeypatch.setattr(release, "COURSE", course)
     course.write_text(f'folder = "{folder}"\nsecret_sha256 = "{hashlib.sha256(b"abc").hexdigest()}"\n')

@@ -15,6 +15,12 @@ FIXTURES = ROOT / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
 SLOW = pytest.param("row_loops_gathered_keys", marks=pytest.mark.nightly)
 PAIR = "expected a tuple: the answer and the matrix of weights"
+KEPT = "the weights that are kept are multiplied by"
+VARIOUS = f"{KEPT} various numbers"
+RESCALED = "expected 1 / (1 - 0.25) = 1.333"
+SHARE = "of the weights are dropped, expected 25%"
+UNCHANGED = "no weight is dropped, and the weights are not those without dropout"
+NOT_SUMMED = "the output is not the sum of the values times the weights that came with it"
 
 
 @pytest.fixture
@@ -49,30 +55,12 @@ def summed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
 WRONG = {
     "none": (summed, "in training with a dropout of 0.25 no weight is dropped"),
     "on the output": (lambda w, V: (F.dropout(w @ V, 0.25), w), "no weight is dropped, but numbers of the output are"),
-    "on the scores": (
-        lambda w, V: summed(torch.softmax(F.dropout(w.log(), 0.25), -1), V),
-        "no weight is dropped, and the weights are not those without dropout",
-    ),
-    "not rescaled": (
-        lambda w, V: summed(w * (torch.rand(w.shape) >= 0.25), V),
-        "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.333",
-    ),
-    "divides by p": (
-        lambda w, V: summed(F.dropout(w, 0.75), V),
-        "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
-    ),
-    "renormalised": (
-        lambda w, V: summed(F.normalize(F.dropout(w, 0.25), p=1.0, dim=-1), V),
-        "the weights that are kept are multiplied by various numbers, expected",
-    ),
-    "the others": (
-        lambda w, V: summed(w * (torch.rand(w.shape) < 0.25) / 0.75, V),
-        "% of the weights are dropped, expected 25%",
-    ),
-    "weights before dropout": (
-        lambda w, V: (F.dropout(w, 0.25) @ V, w),
-        "the output is not the sum of the values times the weights that came with it",
-    ),
+    "on the scores": (lambda w, V: summed(torch.softmax(F.dropout(w.log(), 0.25), -1), V), UNCHANGED),
+    "not rescaled": (lambda w, V: summed(w * (torch.rand(w.shape) >= 0.25), V), f"{KEPT} 1, {RESCALED}"),
+    "divides by p": (lambda w, V: summed(F.dropout(w, 0.75), V), f"{KEPT} 4, {RESCALED}"),
+    "renormalised": (lambda w, V: summed(F.normalize(F.dropout(w, 0.25), p=1.0, dim=-1), V), f"{VARIOUS}, expected"),
+    "the others": (lambda w, V: summed(w * (torch.rand(w.shape) < 0.25) / 0.75, V), f"% {SHARE}"),
+    "weights before dropout": (lambda w, V: (F.dropout(w, 0.25) @ V, w), NOT_SUMMED),
 }
 
 
@@ -94,7 +82,7 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
     ("change", "message"),
     [
         (lambda out, w: (out * w.isnan().any(), w), "the output is not the sum"),
-        (lambda out, w: (out, torch.zeros_like(w)), "100% of the weights are dropped, expected 25%"),
+        (lambda out, w: (out, torch.zeros_like(w)), f"100% {SHARE}"),
         (lambda out, w: (out, w * torch.nan), "no weight is dropped, and the weights are not"),
         (lambda out, w: (out.double(), w), "the answer has dtype float64, expected float32"),
         (lambda out, w: (out, w.mT), "the matrix of weights has shape (4, 37, 31), expected (4, 31, 37)"),
@@ -118,7 +106,7 @@ def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> N
 
     check_dropout(case, dropped(0.24))
     for share in (0.21, 0.29):
-        assert "of the weights are dropped, expected 25%" in str(refuse(case, dropped(share)))
+        assert SHARE in str(refuse(case, dropped(share)))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +134,7 @@ def test_masked_keys_keep_no_weight(added: float) -> None:
     output, weights = RIGHT[MODULE](**case.inputs)
     check_dropout(case, (output, weights))
     weights = weights + added * ~case.mask
-    hidden = "keys that a query may not attend to have weights other than 0"
-    assert str(refuse(case, summed(weights, case.V))) == hidden
+    assert str(refuse(case, summed(weights, case.V))) == "keys that a query may not attend to have weights other than 0"
 
 
 def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
@@ -155,5 +142,4 @@ def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
     small = case.expected["matrix of weights"] < 0.1 / weights.shape[-1]
     assert small.any()
     weights = weights.where(~small, 0.02)
-    said = "the weights that are kept are multiplied by various numbers"
-    assert said in str(refuse(case, summed(weights, case.V)))
+    assert VARIOUS in str(refuse(case, summed(weights, case.V)))

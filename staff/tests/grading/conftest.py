@@ -3,15 +3,20 @@
 import os
 from pathlib import Path
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from staff.tools.forked import run_forked
 from whichline_grader.cli import staff
 
 
+def invoke(*arguments: object) -> Result:
+    """Run a command of `cs336 staff`."""
+    return CliRunner().invoke(staff, [*map(str, arguments)])
+
+
 def succeed(*arguments: object) -> str:
-    """Run a command of `cs336 staff` that succeeds, and return what it prints."""
-    finished = CliRunner().invoke(staff, [*map(str, arguments)])
+    """Run one that succeeds, and return what it prints."""
+    finished = invoke(*arguments)
     assert finished.exit_code == 0, finished.output
     return finished.output
 

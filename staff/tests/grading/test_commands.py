@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
+from staff.tests.grading.conftest import invoke
 from staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook, scored
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome
-from whichline_grader.cli import staff
 from whichline_grader.grading.batch import Progress
 from whichline_grader.grading.commands import draw_board, draw_findings, list_remarks, show_progress
 from whichline_grader.grading.course import Course
@@ -103,8 +102,7 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
 
 def test_other_systems_are_told(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.platform", "darwin")
-    for arguments in (["grade", str(tmp_path)], ["reproduce", str(tmp_path), "test_softmax"]):
-        told = CliRunner().invoke(staff, arguments)
+    for told in (invoke("grade", tmp_path), invoke("reproduce", tmp_path, "test_softmax")):
         assert told.exit_code == 1
         assert "grading needs Linux" in told.output
         assert "Use a Linux machine, or WSL on Windows" in told.output

@@ -117,12 +117,9 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
     lines = path.read_text().splitlines()
     lines = [line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in lines]
     path.write_text("\n".join(lines))
-    folder = tree / "courses" / "attention-2027"
-    folder.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tree))
-    (folder / "roster.csv").write_text("Student,ID,Attention (55)\n")
-    (folder / "groups.csv").write_text("group_name,canvas_user_id,name\n")
-    (folder / "times.csv").write_text("file_id,submitted_at\n")
+    tables = {"roster.csv": "Student,ID,Attention (55)\n", "groups.csv": "group_name,canvas_user_id,name\n"}
+    folder = write_files(tree / "courses/attention-2027", tables | {"times.csv": "file_id,submitted_at\n"})
     find_checked_root()
     course = load_course(tree)
     west = timezone(timedelta(hours=-7))

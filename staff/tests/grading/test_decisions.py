@@ -10,16 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from staff.tests import ROOT
 from staff.tests.files import rows_of
-from staff.tests.grading.conftest import succeed
+from staff.tests.grading.conftest import invoke, succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
 from whichline.engine.errors import CourseworkError
 from whichline.engine.finding import Finding
-from whichline_grader.cli import staff
 from whichline_grader.grading import gradebook as gradebooks
 from whichline_grader.grading import reports
 from whichline_grader.grading.course import Course
@@ -45,10 +43,6 @@ def hand_in(folder: Path, *names: str) -> list[Path]:
     for path in paths:
         path.write_text(f"def run_softmax(x, dim):\n    return '{path.stem}'\n")
     return paths
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(staff, [str(argument) for argument in arguments])
 
 
 def row(out: Path, student: str = "ada") -> dict[str, str]:
@@ -121,7 +115,7 @@ def test_decisions_are_a_text_that_people_edit(out):
 def test_a_mistake_in_the_decisions_is_named_with_its_line(out, text, message):
     before = (out / "grades.csv").read_text()
     (out / "decisions.toml").write_text(text)
-    finished = command("rescore", "--out", out)
+    finished = invoke("rescore", "--out", out)
     assert finished.exit_code == 1
     assert message in finished.output
     assert (out / "grades.csv").read_text() == before
@@ -148,15 +142,15 @@ def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, argument
     (out / "gradebook.sqlite").unlink()
     before = (out / "grades.csv").read_text()
     words = arguments.replace("OUT", str(out)).split()
-    assert command(*words).output.startswith(f"Error: {out} has results and no gradebook.sqlite: take it from a backup")
+    assert invoke(*words).output.startswith(f"Error: {out} has results and no gradebook.sqlite: take it from a backup")
     for report in out.glob("*/results.json"):
         report.unlink()
     missing = f"Error: no gradebook in {out}; name the folder that `staff grade` wrote\n"
-    assert command(*words).output == missing
+    assert invoke(*words).output == missing
     nowhere = arguments.replace("OUT", f"{out}/nowhere").split()
-    assert command(*nowhere).output == missing.replace(str(out), f"{out}/nowhere")
+    assert invoke(*nowhere).output == missing.replace(str(out), f"{out}/nowhere")
     Gradebook(out / "gradebook.sqlite").close()
-    assert command(*words).output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
+    assert invoke(*words).output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before
     assert not (out / "index.html").exists()
 
@@ -164,14 +158,14 @@ def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, argument
 def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):
     old = tmp_path_factory.mktemp("before") / "results"
     shutil.copytree(out, old)
-    command("adjust", "ada", "softmax", "+0.5", "--because", "agreed", "--out", out)
+    invoke("adjust", "ada", "softmax", "+0.5", "--because", "agreed", "--out", out)
     now = row(out)
-    assert "No grade changed" in command("rescore", "--out", out).output
+    assert "No grade changed" in invoke("rescore", "--out", out).output
     assert row(out) == now
-    said = " ".join(command("rescore", "--against", old, "--out", out).output.replace("│", " ").split())
+    said = " ".join(invoke("rescore", "--against", old, "--out", out).output.replace("│", " ").split())
     assert "softmax: +0.5 points by staff: agreed" in said
     assert "other weights" not in said
-    command("rescore", "--against", out, "--out", old)
+    invoke("rescore", "--against", out, "--out", old)
     (changed,) = rows_of(old / "changes.csv")
     assert changed["why"].startswith("no more softmax: +0.5 points by staff: agreed; softmax ")
 
@@ -202,17 +196,17 @@ def test_a_comment_is_read_and_changes_no_points(out):
 
 
 def test_who_lost_points_on_a_test_and_why(out):
-    printed = " ".join(command("who", "test_softmax", "--out", out).output.replace("│", " ").split())
+    printed = " ".join(invoke("who", "test_softmax", "--out", out).output.replace("│", " ").split())
     assert "1 ada (" in printed
     assert "alan" not in printed
-    assert command("who", "test_softmax[0]", "--out", out).output == "Nobody lost a point on it\n"
+    assert invoke("who", "test_softmax[0]", "--out", out).output == "Nobody lost a point on it\n"
 
 
 def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(out, monkeypatch):
     gradebook_with(out, **{f"student{number}_{number}_1_hw": 3.0 for number in range(30)}).close()
-    command("rescore", "--out", out)
+    invoke("rescore", "--out", out)
     monkeypatch.setattr(gradebooks, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
-    printed = command("rescore", "--out", out).output
+    printed = invoke("rescore", "--out", out).output
     assert printed.count("other weights") == 1
     assert "For all of them: other weights" in printed
     assert printed.count("│") // 5 == 20
@@ -235,7 +229,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
     has = f"by the tests ada has {earned:.2f} of {maximum:g} points in softmax"
     expected = f"{has}: expected {-earned:+.2f} to {maximum - earned:+.2f}, got"
     for points in ("+2.9", "-1.1", "+inf", "nan"):
-        finished = command("adjust", "ada", "softmax", points, "--because", "x", "--out", out)
+        finished = invoke("adjust", "ada", "softmax", points, "--because", "x", "--out", out)
         assert finished.exit_code == 1
         assert f"{expected} {float(points):+g}" in finished.output
     most = f"{maximum - earned:+.2f}"  # as it was printed
@@ -267,7 +261,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
     forbidden = Notes(forbidden={"softmax": {"softmax": ("torch.softmax in adapters.py:1",)}})
     gradebook_with(out, replace(graded("kurt", 1.0), notes=forbidden), lovelaceada_1234_1_hw=1.0).close()
-    finished = command(*shlex.split(arguments), "--out", out)
+    finished = invoke(*shlex.split(arguments), "--out", out)
     assert finished.exit_code != 0
     assert message in finished.output
     assert not (out / "decisions.toml").exists()
@@ -319,7 +313,7 @@ def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, c
         connection.execute(f"UPDATE attempt SET {change} WHERE submission = 'eve.py'")  # noqa: S608
     commands = [("rescore", "--out"), ("report",), ("adjust", "ada", "--because", "x", "--out")]
     for arguments in commands[: 2 if column == "texts" else 3]:  # of others, a comment reads no texts
-        finished = command(*arguments, results)
+        finished = invoke(*arguments, results)
         assert (finished.exit_code, finished.output.count("\n")) == (1, 1)
         assert "gradebook.sqlite: what is recorded of eve.py cannot be read (" in finished.output
         assert f"); grade {paths[1]} again, or take the gradebook from a backup" in finished.output

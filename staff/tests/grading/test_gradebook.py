@@ -87,14 +87,12 @@ def test_a_grading_comes_back_as_it_was(tmp_path):
 
 
 def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_path):
+    attention = Problem("attention", "Attention", 4.0, (), {"test_attention": 1.0}, ())
     again = Result("test_attention", "attention", False, False, 4.0, Outcome.PASSED)
     lines = {"softmax": ("torch.softmax in a.py:1: x",)}
     notes = Notes(forbidden={"softmax": lines, "attention": lines})
     for problem, worth, charged in (("softmax", 3.0, 2.0), ("softmax", 6.0, 4.0), ("attention", 5.0, 0.0)):
-        problems = {
-            "softmax": replace(PROBLEMS["softmax"], points=worth),
-            "attention": Problem("attention", "Attention", 4.0, (), {"test_attention": 1.0}, ()),
-        }
+        problems = {"softmax": replace(PROBLEMS["softmax"], points=worth), "attention": attention}
         with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
             gradebook.score_with(problems)
             gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))

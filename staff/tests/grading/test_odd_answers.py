@@ -11,29 +11,15 @@ pytestmark = pytest.mark.slow
 
 # What becomes of each right answer; of a pair of them, of both.
 ODD = {
-    "nothing": "None",
-    "number": "1.5",
-    "text": "'an answer'",
-    "list": "answer.tolist()",
-    "pair": "(answer, answer)",
-    "dictionary": "{'answer': answer}",
-    "integers": "answer.long()",
-    "bytes": "answer.to(torch.uint8)",
-    "booleans": "answer > 0.1",
-    "half": "answer.half()",
-    "float64": "answer.double()",
-    "scalar": "answer.sum()",
-    "flat": "answer.flatten()",
-    "one axis more": "answer[None]",
-    "turned": "answer.mT if answer.ndim > 1 else answer",
-    "empty": "answer[..., :0]",
-    "off by one": "answer + 1",
-    "zeros": "answer * 0",
-    "huge": "answer * 1e38",
-    "nan": "answer * torch.nan",
+    **{"nothing": "None", "number": "1.5", "text": "'an answer'", "list": "answer.tolist()"},
+    **{"pair": "(answer, answer)", "dictionary": "{'answer': answer}"},
+    **{"integers": "answer.long()", "bytes": "answer.to(torch.uint8)", "booleans": "answer > 0.1"},
+    **{"half": "answer.half()", "float64": "answer.double()"},
+    **{"scalar": "answer.sum()", "flat": "answer.flatten()", "one axis more": "answer[None]"},
+    **{"turned": "answer.mT if answer.ndim > 1 else answer", "empty": "answer[..., :0]"},
+    **{"off by one": "answer + 1", "zeros": "answer * 0", "huge": "answer * 1e38", "nan": "answer * torch.nan"},
     "half of it infinite": "torch.where(torch.arange(answer.shape[-1]) % 2 == 0, answer, torch.inf)",
-    "cut off": "answer.detach()",
-    "its own": "answer.detach().clone().requires_grad_()",
+    **{"cut off": "answer.detach()", "its own": "answer.detach().clone().requires_grad_()"},
 }
 EVERY = """
 def oddly(right):

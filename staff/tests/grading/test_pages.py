@@ -30,23 +30,15 @@ ATTENTION = "scaled_dot_product_attention"
 PROBLEMS = {
     id: Problem(id, title, points, (), {f"test_{id}": 1.0, f"test_hidden_{id}": 1.0}, (), bonus)
     for id, title, points, bonus in (
-        ("softmax", "Softmax", 2.0, False),
-        (ATTENTION, "Scaled dot-product attention", 5.0, False),
-        ("rope", "RoPE", 3.0, False),
-        ("blockwise_attention", "Blockwise attention", 3.0, True),
+        *(("softmax", "Softmax", 2.0, False), (ATTENTION, "Scaled dot-product attention", 5.0, False)),
+        *(("rope", "RoPE", 3.0, False), ("blockwise_attention", "Blockwise attention", 3.0, True)),
     )
 }
 PROBLEMS["blockwise_attention"] = replace(PROBLEMS["blockwise_attention"], needs=(ATTENTION,))
 HOSTILE = (
-    "<script>alert(1)</script>",
-    "</table></main><img src=https://example.org/a.png onerror=alert(1)>",
-    "javascript:alert(1)",
-    '" onmouseover="alert(1)',
-    "\u202egnp.exe\u2066",
-    "a\0b\x1b[31m",
-    "{{ 7 * 7 }}{% raw %}",
-    "]]>--><!--",
-    "&lt;b&gt;",
+    *("<script>alert(1)</script>", "</table></main><img src=https://example.org/a.png onerror=alert(1)>"),
+    *("javascript:alert(1)", '" onmouseover="alert(1)', "\u202egnp.exe\u2066", "a\0b\x1b[31m", "{{ 7 * 7 }}{% raw %}"),
+    *("]]>--><!--", "&lt;b&gt;"),
 )
 
 

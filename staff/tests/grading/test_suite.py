@@ -12,14 +12,13 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from staff.tests.attacks.grade import only
+from staff.tests.grading.conftest import invoke
 from staff.tests.grading.test_grades import gradebook_with, graded
 from staff.tests.sandbox.conftest import ROOT
 from whichline.engine.assignment import SuiteError
 from whichline_grader.authoring.programs import RIGHT
-from whichline_grader.cli import staff
 from whichline_grader.grading import commands
 from whichline_grader.grading.one_submission import find_tests, grade_one
 from whichline_grader.grading.suite import ASKS, JUDGES, GradedSuite, hash_code, load_both_suites, load_graded_suite
@@ -59,7 +58,7 @@ def test_a_student_whose_work_is_reproduced_has_a_name(tmp_path: Path, monkeypat
         raise click.ClickException(f"{name} of what was taken in")
 
     def reproduce(student: str) -> str:
-        return CliRunner().invoke(staff, ["reproduce", student, "test_softmax[1d]", "--out", str(tmp_path)]).output
+        return invoke("reproduce", student, "test_softmax[1d]", "--out", tmp_path).output
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(commands, "load_and_start", load)

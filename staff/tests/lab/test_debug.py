@@ -128,39 +128,24 @@ def test_a_right_call_of_any_problem(lab: Lab, case: str) -> None:
     ("case", "edit", "wrong", "follow", "right"),
     [
         (
-            "attention/3d-causal",
-            ("math.sqrt(d_k)", "d_k"),
-            'scores = einsum(Q, K, "... q d, ... k d -> ... q k") / d_k',
-            "return scores",
-            "d_k = Q.shape[-1]",
+            *("attention/3d-causal", ("math.sqrt(d_k)", "d_k")),
+            *('scores = einsum(Q, K, "... q d, ... k d -> ... q k") / d_k', "return scores", "d_k = Q.shape[-1]"),
         ),
         (
-            "softmax/3d-middle-dim",
-            ("e.sum(dim,", "e.sum(-1,"),
-            "total = e.sum(-1, keepdim=True)",
-            "return (e / torch.where(total == 0, 1.0, total)).to(in_features.dtype)",
-            "e = torch.exp(x - largest)",
+            *("softmax/3d-middle-dim", ("e.sum(dim,", "e.sum(-1,"), "total = e.sum(-1, keepdim=True)"),
+            *("return (e / torch.where(total == 0, 1.0, total)).to(in_features.dtype)", "e = torch.exp(x - largest)"),
         ),
         (
-            "multihead/3d",
-            (".tril()", ".tril(-1)"),
-            "mask = torch.ones(length, length, dtype=torch.bool).tril(-1)",
-            "return scores",
-            'scores = einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)',
+            *("multihead/3d", (".tril()", ".tril(-1)"), "mask = torch.ones(length, length, dtype=torch.bool).tril(-1)"),
+            *("return scores", 'scores = einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'),
         ),
         (
-            "rope/spaced",
-            ("first * sin +", "first * sin -"),
-            "turned[..., 1::2] = first * sin - second * cos",
-            "return turned",
-            "first, second = x[..., 0::2], x[..., 1::2]",
+            *("rope/spaced", ("first * sin +", "first * sin -"), "turned[..., 1::2] = first * sin - second * cos"),
+            *("return turned", "first, second = x[..., 0::2], x[..., 1::2]"),
         ),
         (
-            "multihead-rope/spaced",
-            ("turn(q), turn(k)", "turn(q), k"),
-            "heads = run_scaled_dot_product_attention(q, k, v, mask)",
-            "return scores",
-            "return turned",
+            *("multihead-rope/spaced", ("turn(q), turn(k)", "turn(q), k")),
+            *("heads = run_scaled_dot_product_attention(q, k, v, mask)", "return scores", "return turned"),
         ),
     ],
 )
@@ -327,9 +312,7 @@ def test_what_is_hidden_from_sight(lab: Lab) -> None:
         (-2, "✗", "With the weights here, the failing test passes.\n"),
     ],
 )
-def test_a_function_of_ones_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], dim: int, mark: str, end: str
-) -> None:
+def test_ones_own_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], dim: int, mark: str, end: str) -> None:
     path, source = tmp_path / "own.py", changed(ATTENTION, ("dim=-1", f"dim={dim}"))
     path.write_text(source)
     namespace: dict = {}

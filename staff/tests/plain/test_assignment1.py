@@ -2,9 +2,9 @@
 
 import math
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,30 +13,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.suite import load_suite
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture(name="solution", scope="module")
-def import_solution() -> ModuleType:
-    return _import("assignment1/solution/adapters.py")
-
-
-def _import(file: str) -> ModuleType:
-    spec = spec_from_file_location(Path(file).stem, ROOT / "examples" / file)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def import_solution() -> SimpleNamespace:
+    return SimpleNamespace(**run_path(f"{ROOT}/examples/assignment1/solution/adapters.py"))
 
 
 @pytest.mark.parametrize(
     "problem", ["softmax", "scaled_dot_product_attention", "linear", "rope", "multihead_self_attention"]
 )
-def test_the_tests_of_this_course_pass(solution: ModuleType, problem: str) -> None:
+def test_the_tests_of_this_course_pass(solution: SimpleNamespace, problem: str) -> None:
     suite = load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT), adapters=solution)
     results = [suite.run(test) for test in suite.tests if test.problem == problem]
     failed = [each.test for each in results if not each.passed]
@@ -57,8 +47,8 @@ def draw_weights() -> dict[str, Tensor]:
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
-def test_a_language_model_is_its_parts(solution: ModuleType, weights: dict[str, Tensor]) -> None:
-    parts = _import("plain/solution/model.py")
+def test_a_language_model_is_its_parts(solution: SimpleNamespace, weights: dict[str, Tensor]) -> None:
+    parts = SimpleNamespace(**run_path(f"{ROOT}/examples/plain/solution/model.py"))
     tokens = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     short = {"output_proj": "wo", **{f"{name}_proj": f"w{name}" for name in "qkv"}}
     x = F.embedding(tokens, weights["token_embeddings.weight"])
@@ -69,7 +59,7 @@ def test_a_language_model_is_its_parts(solution: ModuleType, weights: dict[str, 
     torch.testing.assert_close(solution.run_transformer_lm(20, 5, 8, 2, 2, 12, 10000.0, weights, tokens), expected)
 
 
-def test_losses_and_clipping_are_those_of_torch(solution: ModuleType) -> None:
+def test_losses_and_clipping_are_those_of_torch(solution: SimpleNamespace) -> None:
     logits, targets = torch.randn(6, 9) * 5, torch.tensor([0, 3, 8, 2, 2, 5])
     torch.testing.assert_close(solution.run_cross_entropy(logits, targets), F.cross_entropy(logits, targets))
     ours, theirs = ([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2), requires_grad=False)] for _ in range(2))
@@ -86,7 +76,7 @@ def train(optimizer: Any, model: nn.Linear, steps: int) -> None:
         optimizer.step()
 
 
-def test_a_checkpoint_continues_as_torch_would(solution: ModuleType, tmp_path: Path) -> None:
+def test_a_checkpoint_continues_as_torch_would(solution: SimpleNamespace, tmp_path: Path) -> None:
     """AdamW takes the steps of torch's, also after its state was saved and loaded."""
     ours, theirs, loaded = (nn.Linear(3, 2) for _ in range(3))
     theirs.load_state_dict(ours.state_dict())
@@ -102,14 +92,14 @@ def test_a_checkpoint_continues_as_torch_would(solution: ModuleType, tmp_path: P
     torch.testing.assert_close(loaded.state_dict(), theirs.state_dict(), atol=1e-4, rtol=1e-4)
 
 
-def test_a_batch_is_cut_from_the_data(solution: ModuleType) -> None:
+def test_a_batch_is_cut_from_the_data(solution: SimpleNamespace) -> None:
     inputs, targets = solution.run_get_batch(np.arange(50), 500, 7, "cpu")
     assert inputs.shape == targets.shape == (500, 7)
     assert torch.equal(inputs + 1, targets)
     assert (int(inputs.min()), int(targets.max())) == (0, 49)
 
 
-def test_the_learning_rate_warms_up_and_falls(solution: ModuleType) -> None:
+def test_the_learning_rate_warms_up_and_falls(solution: SimpleNamespace) -> None:
     rates = [solution.run_get_lr_cosine_schedule(it, 1.0, 0.1, 4, 8) for it in range(10)]
     half = 0.1 + 0.45 * (1 + math.cos(math.pi / 4))
     assert rates == pytest.approx([0, 0.25, 0.5, 0.75, 1, half, 0.55, 1.1 - half, 0.1, 0.1])

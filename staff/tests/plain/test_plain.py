@@ -14,7 +14,6 @@ from staff.tests import ROOT
 from staff.tools.forked import run_forked
 from whichline.plain import TableError
 
-EXAMPLE = ROOT / "examples/plain"
 TABLE = '[tool.whichline]\ncode = ["code_"]\nreference = "solution"\n'
 CODE = """
 import numpy as np
@@ -274,7 +273,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(EXAMPLE, tmp_path / "plain"))
+    return Path(shutil.copytree(ROOT / "examples/plain", tmp_path / "plain"))
 
 
 def break_line(folder: Path, right: str, wrong: str) -> None:

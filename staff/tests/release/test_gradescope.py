@@ -12,11 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from staff.tests.container import run_in_container
+from staff.tests.grading.conftest import invoke
 from staff.tools.student import ROOT, write_submission
-from whichline_grader.cli import staff
 from whichline_grader.release.gradescope import PYTHON, write_autograder
 from whichline_grader.release.trial_run import lend_bytecode
 from whichline_grader.sandbox.limits import Limits
@@ -130,6 +129,6 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
 @pytest.mark.parametrize("place", ["missing/autograder.zip", "/dev/full"])
 def test_a_place_that_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch, place):
     monkeypatch.chdir(ROOT)
-    finished = CliRunner().invoke(staff, ["gradescope", "-o", str(tmp_path / place)])
+    finished = invoke("gradescope", "-o", tmp_path / place)
     assert finished.exit_code == 1
     assert f"{tmp_path / place} cannot be written: No s" in finished.output

@@ -59,16 +59,10 @@ PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A small solved tree that git knows."""
-    (tmp_path / "cs336_basics").mkdir()
-    (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
-    (tmp_path / "README.md").write_text("for staff\n")
-    (tmp_path / "notes.txt").write_text("not among what ships\n")
-    (tmp_path / "assignment.toml").write_text(ASSIGNMENT)
-    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.11"\n')
-    (tmp_path / handout.OVERLAY).mkdir(parents=True)
-    (tmp_path / handout.OVERLAY / "README.md").write_text("for students\n")
-    (tmp_path / handout.OVERLAY / "pyproject.toml").write_text('kit = "KIT"\n')
-    (tmp_path / "staff/secret.py").touch()
+    files = {"cs336_basics/head.py": SOLVED, "README.md": "for staff\n", "notes.txt": "not among what ships\n"}
+    files |= {"assignment.toml": ASSIGNMENT, "pyproject.toml": '[project]\nrequires-python = ">=3.11"\n'}
+    files |= {f"{handout.OVERLAY}/README.md": "for students\n", f"{handout.OVERLAY}/pyproject.toml": 'kit = "KIT"\n'}
+    write_files(tmp_path, files | {"staff/secret.py": ""})
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
     return tmp_path

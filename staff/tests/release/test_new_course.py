@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from staff.tests import ROOT
 from staff.tests.files import commit_all, copy_tree, files_in, write_files
-from staff.tests.grading.conftest import succeed
-from whichline.cli import main as cs336
+from staff.tests.grading.conftest import invoke, succeed
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import list_case_names, load_metadata
 from whichline_grader.authoring.spec import load_specs
@@ -54,14 +52,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "home" / "courses" / "attention"
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cs336, ["staff", *map(str, arguments)])
-
-
 def refused(*arguments: str | Path) -> str:
     """What a command says that changes nothing, in the checkout or beside it, in its last line."""
     before = files_in(Path.cwd().parent)
-    result = run(*arguments)
+    result = invoke(*arguments)
     assert isinstance(result.exception, SystemExit), result.output
     assert result.exit_code == 1
     assert "Traceback" not in result.output
@@ -89,21 +83,21 @@ def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, fold
 @pytest.mark.parametrize("lost", ["missing", "not the secret that course.toml names"])
 @pytest.mark.parametrize("command", ["grade .", "verify --write", "gradescope -o a.zip", "verify"])
 def test_a_lost_secret_stops_grading_drawing_and_packing(checkout: Path, folder: Path, command: str, lost: str) -> None:
-    run("new-course", folder)
+    invoke("new-course", folder)
     secret = folder / "secret.txt"
     secret.unlink() if lost == "missing" else secret.write_text("0" * 64)
     assert refused(*command.split()) == f"Error: {secret} is {lost}; restore it from your backup"
 
 
 def test_a_course_without_its_cases_is_not_packed(checkout: Path, folder: Path) -> None:
-    run("new-course", folder)
+    invoke("new-course", folder)
     shutil.rmtree(folder / "hidden")
     assert "is missing from" in (said := refused("gradescope", "-o", "a.zip"))
     assert said.endswith("run `uv run cs336 staff verify --write`")
 
 
 def test_a_second_course_is_refused(checkout: Path, folder: Path) -> None:
-    run("new-course", folder)
+    invoke("new-course", folder)
     named = f"Error: course.toml already names a course, in {folder}; --force makes another one"
     assert refused("new-course", folder) == refused("new-course", folder.parent / "other") == named
 
@@ -116,7 +110,7 @@ def test_a_folder_that_holds_a_course_is_refused(folder: Path, checkout: Path, t
 
 def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, folder: Path) -> None:
     write_files(folder, {"roster.csv": "Student"})
-    run("new-course", folder)
+    invoke("new-course", folder)
     write_files(folder, {"results/grades.csv": "ada"})
     before, secret = files_in(folder), load_release().secret
     printed = succeed("new-course", folder, "--force")
@@ -154,7 +148,7 @@ def test_git_takes_nothing_that_a_course_keeps_to_itself(tmp_path: Path, ignored
 
 
 def test_a_full_disk_leaves_what_was_there(checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("new-course", folder)
+    invoke("new-course", folder)
     whole = Path.write_bytes
 
     def write(path: Path, data: bytes) -> int:

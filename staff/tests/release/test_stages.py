@@ -7,14 +7,13 @@ from functools import partial
 from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from staff.tests import ROOT
 from staff.tests.attacks.grade import only
+from staff.tests.grading.conftest import invoke
 from whichline.engine.assignment import SuiteError
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.cli import staff
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release import verify
 from whichline_grader.release.stages import Stage, Stages
@@ -66,7 +65,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))
     monkeypatch.setattr(verify, "check_second_opinion", lambda root, problem: iter(()))
     monkeypatch.setattr(verify, "verify_handout", lambda root, stage: None)
-    finished = CliRunner().invoke(staff, ["verify"])
+    finished = invoke("verify")
     assert finished.exit_code == 1
     said = finished.output.splitlines()
     assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3.", "4.", "5."]

@@ -156,7 +156,6 @@ def source(text: str, folder: Path) -> None:
 
 
 def message(text: str, folder: Path) -> None:
-    """The message of an exception."""
     for kind in (RuntimeError, TypeError, ImportError, NameError, SyntaxError, TypeCheckError):
         report = ExceptionReport(kind(text), folder)
         _ = report.sentences, report.full

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.files import write_files
 from whichline_grader.sandbox import reader
 from whichline_grader.sandbox.files import MIB, Refused
 from whichline_grader.sandbox.reader import Reader
@@ -66,9 +67,8 @@ def test_it_is_what_would_be_taken_in_here_with_all_that_is_computed_from_it(tmp
 
 
 def test_a_name_that_is_no_text_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"no_text_\xff")
-    folder.mkdir()
-    (folder / "adapters.py").write_text("def run_softmax(in_features, dim):\n    return in_features\n")
+    source = "def run_softmax(in_features, dim):\n    return in_features\n"
+    folder = write_files(tmp_path / os.fsdecode(b"no_text_\xff"), {"adapters.py": source})
     with Reader() as apart:
         assert apart.take_in(folder).name == folder.name
 
@@ -122,8 +122,7 @@ def test_links_to_the_work_of_another_and_what_never_ends_are_refused(tmp_path: 
 def test_what_reads_a_submission_sees_that_and_the_assignment_alone(
     do: Callable[[Path], object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.py").touch()
-    (tmp_path / "b.py").write_text("of another student")
+    write_files(tmp_path, {"a.py": "", "b.py": "of another student"})
     monkeypatch.setattr(reader, "take_in", lambda path, files: do(path))
     with answering() as pipe:
         assert str(asked(pipe, tmp_path / "a.py")).startswith(said)
@@ -139,9 +138,7 @@ def test_what_reads_a_submission_is_not_believed(said: bytes, tmp_path: Path, mo
 
 
 def test_what_is_refused_is_known_again_until_it_changes(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "a.pdf").touch()
-    (tmp_path / "b.py").touch()
+    (write_files(tmp_path, {"a.pdf": "", "b.py": ""}) / "empty").mkdir()
 
     def content(path: Path, files: Mapping[str, Path] | None = None) -> str:
         with pytest.raises(Refused) as refused:
@@ -178,8 +175,7 @@ def test_what_ends_the_process_or_is_ended_holds_up_nobody(
 
     monkeypatch.setattr(reader, "take_in", read)
     monkeypatch.setattr(reader, "CLOCK_SECONDS", 0.5)
-    for name in ("hostile.py", "honest.py"):
-        (tmp_path / name).touch()
+    write_files(tmp_path, {"hostile.py": "", "honest.py": ""})
     with answering(100 * MIB) as pipe:
         error = asked(pipe, tmp_path / "hostile.py")
         monkeypatch.setattr(reader, "CLOCK_SECONDS", 60)

@@ -19,6 +19,7 @@ LAYERS = ("bubblewrap",)
 PROBLEMS = load_problems(ROOT)
 RULES = load_forbidden(ROOT / "assignment.toml")
 ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
+BY_TORCH = f"nn.functional.{ATTENTION}"
 ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 DECOMPOSED = "torch._decomp.decompositions._softmax"
 EINOPS, ONNX = "__import__('einops.layers.torch').layers.torch", "__import__('torch.onnx.ops').onnx.ops"
@@ -169,11 +170,8 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
         ({MULTIHEAD: "softmax nn.Linear"}, {MULTIHEAD: {"linear": 1, "softmax": 2}}),
         ({MULTIHEAD: "nn.MultiheadAttention"}, {MULTIHEAD: {MULTIHEAD: 5}}),
         # A cheap problem does not buy a dear one, and none pays more than it is worth.
-        (
-            {"softmax": f"nn.functional.{ATTENTION}", ATTENTION: f"nn.functional.{ATTENTION}"},
-            {"softmax": {ATTENTION: 2}, ATTENTION: {ATTENTION: 3}},
-        ),
-        ({BLOCKWISE: f"nn.functional.{ATTENTION}"}, {BLOCKWISE: {ATTENTION: 3}}),
+        ({"softmax": BY_TORCH, ATTENTION: BY_TORCH}, {"softmax": {ATTENTION: 2}, ATTENTION: {ATTENTION: 3}}),
+        ({BLOCKWISE: BY_TORCH}, {BLOCKWISE: {ATTENTION: 3}}),
         # What does the work of no problem costs all points of the first that runs it.
         ({"linear": "nn.functional.one_hot", BLOCKWISE: "nn.functional.one_hot"}, {"linear": {ONE_HOT: 1}}),
         ({"rope": "nn.Embedding nn.functional.one_hot"}, {"rope": {EMBEDDING: 2}}),

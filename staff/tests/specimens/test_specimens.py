@@ -47,6 +47,8 @@ AT_EACH_CHANGE = {
     *("fifth/b-attention-zip-over-the-batch", "fifth/b-blockwise-scores-all-at-once"),
     *("first/mha-heads-see-own-slice", "first/mha-zero-scores-taken-for-masked"),
 }
+MARKS = {each: () if str(each) in AT_EACH_CHANGE else pytest.mark.nightly for each in SPECIMENS}
+EACH = [pytest.param(each, marks=marks, id=str(each)) for each, marks in MARKS.items()]
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +56,7 @@ def public() -> Suite:
     return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
 
 
-def by_night(specimen: Specimen) -> tuple[pytest.MarkDecorator, ...]:
-    return () if str(specimen) in AT_EACH_CHANGE else (pytest.mark.nightly,)
-
-
-@pytest.mark.parametrize("specimen", [pytest.param(each, marks=by_night(each), id=str(each)) for each in SPECIMENS])
+@pytest.mark.parametrize("specimen", EACH)
 def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public: Suite) -> None:
     adapters = specimen.adapters()
     suite = choose_tests(public, adapters)

@@ -100,9 +100,7 @@ def test_an_entry_that_is_refused(tmp_path: Path, kind: int, size: int, compress
         ({}, {"files": [["a", []]]}, "lacks a, which its m.json lists"),
     ],
 )
-def test_names_and_manifests_that_do_not_fit(
-    tmp_path: Path, files: dict[str, bytes], manifest: object, words: str
-) -> None:
+def test_a_manifest_that_does_not_fit(tmp_path: Path, files: dict[str, bytes], manifest: object, words: str) -> None:
     write_zip(tmp_path / "x.zip", files, manifest)
     with pytest.raises(ArchiveError, match=words):
         read_archive(tmp_path / "x.zip", "m.json")

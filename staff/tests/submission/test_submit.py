@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from staff.tests.files import write_files
 from staff.tools.student import FUNCTIONAL, LINEAR, ROOT, ROPE, Student
 from staff.tools.terminal import Terminal
 from whichline.cli import main as cs336
@@ -32,8 +33,7 @@ def refusal(student: Student) -> str:
 @pytest.mark.slow
 def test_a_submission(student: Student) -> None:
     student.replace(LINEAR, "return einsum(", "return 2 * einsum(")
-    (student.folder / "cs336_basics" / "notes.txt").write_text("to do")
-    (student.folder / "cs336_basics" / "mine.py").write_text("# my own file\n")
+    write_files(student.folder / "cs336_basics", {"notes.txt": "to do", "mine.py": "# my own file\n"})
     process = student.run("whichline", "submit")
     assert process.returncode == 0, process.stderr
     goes_in, _, board = process.stdout.partition("\n\n")
@@ -76,8 +76,7 @@ def test_what_grading_refuses_is_told_with_its_line(student: Student) -> None:
     logs = "logging.basicConfig(filename='attention.log')"
     student.replace(FUNCTIONAL, "import math\n", f"import logging\nimport math\n{logs}\n")
     student.replace(LINEAR, "import torch\n", "import torch\nopen('sizes.json')\n")
-    (student.folder / "sizes.json").write_text("[]")
-    (student.folder / "tests" / "test_mine.py").write_text("open('sizes.json')\n")
+    write_files(student.folder, {"sizes.json": "[]", "tests/test_mine.py": "open('sizes.json')\n"})
     process = student.run("whichline", "submit")
     assert process.returncode == 0, process.stderr
     line = (student.folder / FUNCTIONAL).read_text().split(logs)[0].count("\n") + 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from staff.tests.files import files_in
+from staff.tests.files import files_in, write_files
 from staff.tools.student import Student
 from whichline.cli import main as cs336
 from whichline.submission.archive import ArchiveError, write_archive
@@ -47,8 +47,7 @@ def test_an_update(student: Student, update) -> None:
 
 
 def test_the_kit_takes_the_place_of_the_one_before(student: Student, update) -> None:
-    (student.folder / "kit").mkdir()
-    (student.folder / "kit/whichline-0.1.0.post1-py3-none-any.whl").write_bytes(b"old")
+    write_files(student.folder, {"kit/whichline-0.1.0.post1-py3-none-any.whl": b"old"})
     new = "kit/whichline-0.1.1.post2-py3-none-any.whl"
     assert update({new: b"new", "pyproject.toml": b"# with the new line\n"}).output.splitlines()[1:] == [
         "changed  pyproject.toml",
@@ -62,9 +61,8 @@ def test_the_kit_takes_the_place_of_the_one_before(student: Student, update) -> 
 
 
 def test_a_kit_that_is_not_installed_is_told_in_a_line(student: Student) -> None:
-    wheel = student.folder / "kit/whichline-0.1.0.post1-py3-none-any.whl"
-    wheel.parent.mkdir()
-    wheel.write_bytes(b"")
+    name = "kit/whichline-0.1.0.post1-py3-none-any.whl"
+    wheel = write_files(student.folder, {name: b""}) / name
     told = f'the kit of this folder is not installed: run  uv pip install "{wheel}"\n'
     for command, before in ((("whichline", "check"), "Error: "), (("pytest",), "ERROR: ")):
         process = student.run(*command)
