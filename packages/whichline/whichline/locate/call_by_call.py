@@ -32,13 +32,9 @@ FEW = 8  # tests that are searched first
 def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    Also return the adapters whose functions are right in every call. The search begins with a few different tests. It
-    ends there if the result is plain and makes all failing tests pass, or if the budget is spent.
-
-    Args:
-        runner: knows all pairs of functions and adapters.
-        failing: tests of one problem with wrong numbers.
-        most: places in one body.
+    At most `most` places are in one body. Also return the adapters whose functions are right in every call. The search
+    begins with a few different tests. It ends there if the result is plain and makes all failing tests pass, or if the
+    budget is spent.
     """
     adapters = runner.suite.list_needed(failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}

@@ -91,13 +91,7 @@ def find_cause_in_most(
 def find_common_cause(
     experiment: Experiment, divergences: Sequence[tuple[Trace, Expression]], skipped: bool
 ) -> tuple[Trace, Options] | None:
-    """Find a value used in several places where a sibling, or a later checkpoint, makes all tests pass.
-
-    Args:
-        experiment: the tests.
-        divergences: each with a trace in which it is one.
-        skipped: whether to try later checkpoints.
-    """
+    """Find a value used in several places where a sibling, or if asked a later checkpoint, makes all tests pass."""
     for trace, divergence in divergences:
         swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
         if change := _find_confused(experiment, trace, divergence) or next(swapped, None):

@@ -85,14 +85,9 @@ class _Crash:
 def describe_crashes(
     suite: Suite, tests: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], runner: Runner | None = None
 ) -> list[Finding]:
-    """Report the lines at which failing tests of one problem end, and which calls end there.
+    """Report the lines at which tests without an explanation end, and which calls end there.
 
-    Args:
-        suite: the tests, and the student's functions, here or in another process.
-        tests: failing tests without an explanation; those that end with an output, or were stopped, are left out.
-        failing: all failing tests of the problem.
-        passing: its passing tests.
-        runner: finds the origins of values, if the code can be observed.
+    Tests that end with an output, or were stopped, are left out. There is no runner if the code cannot be observed.
     """
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []

@@ -103,14 +103,9 @@ def find_other(trace: Trace, place: Expression, option: Option) -> int:
 def _describe_difference(
     value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
 ) -> Difference:
-    """Say what was expected, and what was found.
+    """Say what was expected, and what was found: another known value, or else what one of `others` says.
 
-    Args:
-        value: of the student's expression.
-        right: the checkpoint, in the layout of the value if it fits.
-        name: of the checkpoint.
-        known: other values that this one may equal, by name.
-        others: yields further descriptions, if it equals none of these.
+    The checkpoint is in the layout of the value, if it fits.
     """
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"

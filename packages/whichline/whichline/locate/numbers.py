@@ -45,7 +45,7 @@ def find_numbers(
         return [], {}, []
     if unread := _find_unread(runner, wrong):
         return unread, {}, runner.look(wrong[0]).places[-1:]
-    runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
+    runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):

@@ -23,9 +23,7 @@ class Pair:
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read the adapter's arguments from a call of the function; None if they cannot be known.
 
-        Args:
-            parameters: the arguments of the function.
-            given: the arguments of the adapter that the test calls, for those that the function does not have.
+        What the function does not have comes from the arguments of the adapter that the test calls.
         """
         found = {name: given.get(name, x) for name, x in self.plain.items()}
         try:

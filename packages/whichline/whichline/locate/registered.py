@@ -29,14 +29,10 @@ REGISTERS = (__file__, custom_ops.__file__, functools.__file__, torch.library.__
 
 
 class Registered:
-    """The registrations of a copy of the student's code, which replace those of the code itself.
-
-    Args:
-        is_students: tells whether a file is the student's.
-    """
+    """The registrations of a copy of the student's code, which replace those of the code itself."""
 
     def __init__(self, is_students: Callable[[str], bool]) -> None:
-        self.is_students = is_students
+        self.is_students = is_students  # tells whether a file is the student's
         self.own: list[tuple[Entries, Entries]] = []  # a registry, and the copy's entries
         self._others: dict[int, set[Any]] = {}  # by the id of a dict, the keys that are not the student's
 
