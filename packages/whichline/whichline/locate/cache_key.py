@@ -19,7 +19,7 @@ from whichline.locate.unused_arguments import find_parameters
 
 
 def find_key(runner: Runner, trace: Trace, failing: Sequence[Test]) -> tuple[Repair, list[Test]] | None:
-    """Find the name that the key of a cache lacks; with it, the test of the trace, which passes if first, passes later."""
+    """Find the name that the key of a cache lacks: with it, a test that passes if it runs first also passes later."""
     mutants = list(_list_mutants(runner, trace))
     if not mutants or not (first := _find_first(runner, trace.test)):
         return None
