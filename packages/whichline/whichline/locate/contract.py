@@ -21,7 +21,7 @@ IN_PLACE = "Which operations make a new tensor, and which write into the one tha
 def find_breaches(
     runner: Runner, failing: Sequence[Test], patch: Patch | None = None, of: int | None = None
 ) -> list[Finding]:
-    """Find where the code breaks the contract, beside earlier replacements; `of` tests of the problem fail, or these."""
+    """Find where the code breaks the contract, beside earlier replacements; `of` tests fail, if not these alone."""
     experiment = Experiment(runner, failing, patch or {}, of or len(failing))
     by_check: dict[Check, list[Test]] = {}
     for test in failing:
