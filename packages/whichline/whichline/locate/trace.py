@@ -227,13 +227,9 @@ class Trace(Recorded):
             return False
         if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor, as x.dim() is
             is_bool = isinstance(self.values[place][0], bool)
-            counts = self.varies(place) or all(map(self.is_number, operands))
-            return not is_bool and counts and self.has_right_operands(place)
+            varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop, so it is no size
+            return not is_bool and (varies or all(map(self.is_number, operands))) and self.has_right_operands(place)
         return self.has_right_operands(place, allows_unknown)
-
-    def varies(self, place: Expression) -> bool:
-        """Tell whether a number differs from turn to turn of a loop, so that it is no size."""
-        return len(set(self.values[place])) > 1 and not SIZES.search(place.called)
 
     def is_lost_number(self, place: Expression) -> bool:
         """Tell whether an expression is a literal fraction, although the adapter was called with another fraction."""
