@@ -149,11 +149,11 @@ def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
     is read several times gets any of them in all of these places.
     """
     for operand in list_upstream(trace, divergence):
-        if not trace.is_number(operand):
+        match, alike = trace.match(operand), _list_reads(trace, operand)
+        if not trace.is_number(operand) or not (match or alike):
             continue
-        options, match = list_options(trace, operand), trace.match(operand)
-        alike = [each for each in trace.places if _is_same_parameter(each, operand)]
-        yield from (dict.fromkeys(alike, option) for option in options if len(alike) > 1)
+        options = list_options(trace, operand)
+        yield from (dict.fromkeys(alike, option) for option in options if alike)
         if match and operand.is_read:
             later = [each for each in options if match.names[0] in trace.steps and _is_later(trace, match, each)]
             yield from ({operand: option} for option in later)
@@ -162,9 +162,13 @@ def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
             yield from ({place: option} for option in options for place in places)
 
 
-def _is_same_parameter(place: Expression, other: Expression) -> bool:
-    is_here = (place.file, place.function, place.text) == (other.file, other.function, other.text)
-    return is_here and place.is_read and place.text in place.parameters
+def _list_reads(trace: Trace, operand: Expression) -> list[Expression]:
+    """List all reads of a parameter, if it is read several times."""
+    if not operand.is_read or operand.text not in operand.parameters:
+        return []
+    here = operand.file, operand.function, operand.text
+    reads = [each for each in trace.places if each.is_read and (each.file, each.function, each.text) == here]
+    return reads if len(reads) > 1 else []
 
 
 def _is_later(trace: Trace, match: Match, option: Option) -> bool:

@@ -157,7 +157,7 @@ def _is_in_place(node: ast.AST) -> bool:
 
 
 def _describe(place: Expression, since: Expression, trace: Trace, kind: str | int, runner: Runner) -> str:
-    what = _read(trace.objects[since if place not in trace.objects else place][-1], kind)
+    what = _read(trace.objects.get(place, trace.objects[since])[-1], kind)
     is_here = since.file == place.file
     where = f"line {since.line}" if is_here else f"{name_file(since.file, runner.suite.root)}:{since.line}"
     text = str(since) if len(str(since)) <= WIDTH else f"{str(since)[: WIDTH - 2]} …"

@@ -23,7 +23,7 @@ class Pair:
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read the adapter's arguments from a call of the function; None if they cannot be known.
 
-        What the function does not have comes from the arguments of the adapter that the test calls.
+        Arguments that the function lacks come from the adapter that the test calls.
         """
         found = {name: given.get(name, x) for name, x in self.plain.items()}
         try:
