@@ -118,7 +118,7 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
         if len(here) == 1 and here != there:
             yield Option((name,), match.axes[0], kinds=(here[0], there[0]))
     if trace.steps[match.names[0]].value.tensor.dtype == torch.bool:
-        yield from (each for each in list_options(trace, operand) if each.axes == match.axes[0])
+        yield from (each for each in list_options(trace, operand) if each.axes in (match.axes[0], None))
 
 
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from whichline.engine.suite import Test
@@ -49,9 +50,18 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
         return None
     if further := _follow_siblings(trace, change, corrects):
         return further
+    if _is_shared(trace, next(iter(change))):
+        return change
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
     best = min([change, *known], key=partial(_rank, trace))
     return _follow_equal(experiment, trace, best) or best
+
+
+def _is_shared(trace: Trace, place: Expression) -> bool:
+    """Tell whether a name is read whose value other lines of its function read as well, where it is right."""
+    origin = trace.find_origin(place)
+    is_local = (origin.file, origin.function) == (place.file, place.function)
+    return place.is_read and is_local and trace.find_sole_origin(place) is place is not origin
 
 
 def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
@@ -159,9 +169,18 @@ def _follow_siblings(trace: Trace, change: Options, corrects: Callable[[Options]
 def _find_confused(experiment: Experiment, trace: Trace, divergence: Expression) -> Options | None:
     """Find the most upstream value whose sibling makes all tests pass."""
     is_cause, change = partial(is_known, experiment), None
-    while further := next(filter(is_cause, list_confused(trace, next(iter(change)) if change else divergence)), None):
+    while True:
+        confused = list_confused(trace, next(iter(change)) if change else divergence)
+        same = (each for each in confused if not change or not _inverts(trace, change, each))
+        if not (further := next(filter(is_cause, same), None)):
+            return change
         change = _follow_call(experiment, trace, further) or further
-    return change
+
+
+def _inverts(trace: Trace, change: Options, further: Options) -> bool:
+    """Tell whether a mask becomes another one between two places, where it may be inverted once too often."""
+    option, other = (next(iter(each.values())) for each in (change, further))
+    return trace.steps[option.names[0]].value.tensor.dtype == torch.bool and option.names != other.names
 
 
 def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Options | None:

@@ -110,7 +110,7 @@ class Changes:
         """List the changes that depend on where a node stands."""
         above, field, _ = slot
         called = name_called(above) if field == "args" else ""
-        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
+        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return | ast.Assign) or field == "args"
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
         is_bound = isinstance(above, ast.Compare) or called in ("range", "arange")

@@ -151,6 +151,8 @@ def _describe_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) 
     masked = "" if torch.equal(hidden, should) else _describe_hidden(value, hidden, should)
     if not bool(seen.any()) or not value[seen].isfinite().all():
         return masked or "other numbers", bool(masked and not seen.any())
+    if one := describe_mask(value, right):
+        return one, True
     if masked and is_near(value[seen], right[seen]):
         return f"{masked}; the rest is right", True
     if elementary := next(_describe_elementary(value[seen], right[seen]), ""):

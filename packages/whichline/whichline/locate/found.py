@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
+from whichline.locate.values import is_mask
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,37 @@ class Found:
     explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
     is_clean: bool = True  # whether everything computed later is right, too
     shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
+    origin: Expression | None = None  # the one to show, if the first one only writes its two values another way
 
     @property
     def place(self) -> Expression:
-        return next(iter(self.shown or self.patch))
+        return self.origin or next(iter(self.shown or self.patch))
 
     @property
     def option(self) -> Option:
         return next(iter(self.patch.values()))
+
+
+def find_origin(found: Found) -> Found:
+    """Move the mark to where the two values of a mask are made, if its expression only writes them another way."""
+    trace, ((place, *others), origin) = found.trace, (found.patch, None)
+    while not (others or found.shown) and (before := _find_rewritten(trace, origin or place)):
+        origin = before
+    return replace(found, origin=origin)
+
+
+def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
+    """Find the unknown tensor that an expression takes a part of, or writes another way: `== 0`, `~`, a slice."""
+    value, operands = trace.objects[place][-1], [each for each in trace.list_operands(place) if not trace.is_number(each)]
+    if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.objects[place]) > 1:
+        return None
+    origin = trace.find_origin(operands[0])
+    of = trace.objects[origin][-1]
+    if not isinstance(of, Tensor) or not is_mask(of) or trace.match(origin) or not trace.is_before(origin, place):
+        return None
+    is_part = value.untyped_storage().data_ptr() == of.untyped_storage().data_ptr()
+    is_same = value.shape == of.shape and torch.equal(value == value.flatten()[0], of == of.flatten()[0])
+    return origin if is_part or is_same else None
 
 
 def join_patches(found: Iterable[Found]) -> Options:
@@ -131,7 +156,8 @@ def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
         places = len(found[0].shown or found[0].patch)
-        is_one = len(names) == places == 1 and not found[0].option.is_series and not found[0].shown
+        is_elsewhere = bool(found[0].shown or found[0].origin)
+        is_one = len(names) == places == 1 and not found[0].option.is_series and not is_elsewhere
         several = {1: "With this corrected", 2: "With both places corrected"}
         return f"With {min(names)} here" if is_one else several.get(places, "With all of these corrected")
     more = "".join(f" and line {each.place.line}" for each in found[shown:])

@@ -16,7 +16,7 @@ from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful, place_in
+from whichline.locate.found import Found, describe_correction, find_origin, join_patches, list_doubtful, place_in
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
@@ -48,6 +48,7 @@ def find_numbers(
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
+    found = [*map(find_origin, found)]
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return [], {}, []
     patch = join_patches(found)
@@ -172,14 +173,16 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = found.difference.words + _describe_unpassed(found, runner.observed)
     words += _describe_unused(found, runner.observed) + _describe_returned(found, runner.suite.root)
+    words = _describe_rewritten(found, runner.suite.root) + words
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
+    others = () if found.origin else found.shown or found.patch
     node = _find_pattern(place.node) if REORDERED.search(words) else place.node
     own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
-        likewise=tuple(each.line for each in found.shown or found.patch if _is_beside(each, place)),
+        likewise=tuple(each.line for each in others if _is_beside(each, place)),
         proof=proof,
         question=EXTRA if found.difference.is_needless else own,
         section=step.section,
@@ -187,6 +190,20 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         step=step.name,
         **show_place(place.file, place.function, node, runner.suite.root),
     )
+
+
+def _describe_rewritten(found: Found, root: Path) -> str:
+    """Name the line that makes a mask of what is marked."""
+    place = next(iter(found.patch))
+    return f"{_name_line(place, found.place, root)} makes a mask of this: `{_shorten(place)}`. " if found.origin else ""
+
+
+def _name_line(place: Expression, beside: Expression, root: Path) -> str:
+    return f"Line {place.line}" if place.file == beside.file else f"{name_file(place.file, root)}:{place.line}"
+
+
+def _shorten(place: Expression) -> str:
+    return textwrap.shorten(str(place), WIDTH, placeholder=" …")
 
 
 def _find_pattern(node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
@@ -223,8 +240,7 @@ def _describe_returned(found: Found, root: Path) -> str:
     computed = (each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read)
     if not (origin := next(computed, None)):
         return ""
-    where = f"Line {origin.line}" if origin.file == place.file else f"{name_file(origin.file, root)}:{origin.line}"
-    return f" {where} computes it: `{textwrap.shorten(str(origin), WIDTH, placeholder=' …')}`."
+    return f" {_name_line(origin, place, root)} computes it: `{_shorten(origin)}`."
 
 
 def _is_seen(trace: Trace, place: Expression) -> bool:

@@ -17,7 +17,7 @@ from whichline.locate.checkpoints import Step, list_series
 from whichline.locate.probe import Expression
 from whichline.locate.reference import list_counterparts
 from whichline.locate.trace import Trace
-from whichline.locate.values import HALF, Axes, as_value, find_layout, identify, is_near, lay_out, relay
+from whichline.locate.values import HALF, Axes, as_value, find_layout, identify, is_mask, is_near, lay_out, relay
 
 LOW = -1e9  # what students write for −inf
 MOST_CALLS = 4  # events of an expression for which each may have its own checkpoint
@@ -101,7 +101,10 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
             numbers = [step for step in numbers if float(step.value.tensor).is_integer()]
         firsts = [step for step in numbers if not step.series or list_series(trace.steps, step.series)[0] == step.name]
         return [Option((step.name,), (), is_series=bool(step.series) and times > 1) for step in firsts] + each_time
-    steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
+    truths = [step for step in steps if step.value.tensor.dtype == torch.bool]
+    are_flags = is_mask(value) and set(value.flatten().tolist()) == {0, 1}
+    others = [step for step in steps if step not in truths]
+    steps = truths if value.dtype == torch.bool else [*truths * are_flags, *others]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
@@ -272,7 +275,9 @@ def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) 
 
 def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
     if axes is None or step.numel() != math.prod(shape):
-        return step
+        sizes = zip(step.shape[::-1], shape[::-1], strict=False)
+        is_repeated = step.dtype == torch.bool and all(one in (1, size) for one, size in sizes)
+        return step.expand(shape) if is_repeated and step.ndim <= len(shape) else step  # as an index must be
     laid = relay(step, axes, shape)
     return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
 

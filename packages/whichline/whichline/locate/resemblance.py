@@ -13,7 +13,7 @@ from torch import Tensor
 from whichline.engine.compare import listed, name_dtype
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import CLOSE, HALF, Value, is_near
+from whichline.locate.values import CLOSE, HALF, Value, is_mask, is_near
 
 SHOWN = 4  # indices of a list that are written out
 MOST = 4_000_000  # numbers, in a comparison of each slice with each
@@ -55,18 +55,19 @@ def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
 
 def describe_mask(x: Tensor, right: Tensor) -> str:
     """Say how a mask differs, if that is one thing: two axes that are exchanged, or one diagonal."""
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2] or not (is_mask(x) and is_mask(right)):
         return ""
     if torch.equal(x, right.mT):
         return "it with its last two axes exchanged"
     *_, rows, columns = (x != right).nonzero(as_tuple=True)
     if len((columns - rows).unique()) != 1:
         return ""
-    diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
+    diagonal, *numbers = int((columns - rows)[0]), x[x != right][0].item(), right[x != right][0].item()
     side = "above" if diagonal > 0 else "below"
     ordinal = {1: "", 2: "second ", 3: "third "}.get(abs(diagonal), f"{abs(diagonal)}th ")
     where = f"the {ordinal}diagonal {side} the main one" if diagonal else "the diagonal"
-    return f"{wrong} on {where}, where {not wrong} belongs"
+    wrong, belongs = ((str(each) if isinstance(each, bool) else f"{each:.4g}").replace("-", "−") for each in numbers)
+    return f"{wrong} on {where}, where {belongs} belongs"
 
 
 def describe(
@@ -139,7 +140,7 @@ def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
 
 def _describe_digits(x: Tensor, right: Tensor) -> Iterator[str]:
     """Say that the numbers are right, but rounded to half precision, or computed from rounded numbers."""
-    for dtype in HALF:
+    for dtype in HALF if right.isfinite().all() else ():
         if bool(((x - right).abs() <= OF_HALF * torch.finfo(dtype).eps * right.abs().max()).all()):
             is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
             yield f"it rounded to {name_dtype(dtype)}" if is_rounded else "it right to only two or three digits"

@@ -48,6 +48,13 @@ def is_uniform(x: Tensor) -> bool:
     return x.numel() > 1 and bool((x == x.flatten()[0]).all())
 
 
+def is_mask(x: Tensor) -> bool:
+    """Tell whether a tensor holds truth values, or two numbers only, such as 0 and −inf."""
+    if x.dtype == torch.bool or x.is_complex() or not x.numel():
+        return x.dtype == torch.bool
+    return not is_uniform(x) and bool(((x == x.min()) | (x == x.max())).all())
+
+
 def take_repeated_mask(x: Tensor) -> Tensor | None:
     """Take the mask whose repetition along the first axis makes a tensor, as `expand` does; None if there is none."""
     if x.dtype != torch.bool or x.ndim < 3 or is_uniform(x):
@@ -148,9 +155,9 @@ def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
 
     The last two may be exchanged, but not of a mask: that is another mask.
     """
-    kept = right.ndim if right.dtype == torch.bool else right.ndim - 2
     pairs = itertools.combinations(order, 2)
-    return not any(right.shape[one] == right.shape[other] and one > other < kept for one, other in pairs)
+    exchanged = [other for one, other in pairs if right.shape[one] == right.shape[other] and one > other]
+    return not exchanged or (min(exchanged) >= right.ndim - 2 and not is_mask(right))
 
 
 def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
