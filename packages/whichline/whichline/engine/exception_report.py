@@ -106,10 +106,10 @@ class ExceptionReport:
         return said
 
     @property
-    def key(self) -> tuple[str, ast.Constant] | None:
-        """The one key for a part that a module lacks, and its position, if that is the mistake."""
+    def cause(self) -> tuple[str, ast.AST] | None:
+        """What to mark in place of the line that raised, and its position, if the error shows it."""
         with suppress(Exception):
-            return self._raised.find_key()
+            return self._raised.find_cause()
         return None
 
     @property

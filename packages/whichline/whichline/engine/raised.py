@@ -20,6 +20,8 @@ MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
 LISTS, DICTS = (ast.List, ast.ListComp, ast.BinOp), (ast.Dict, ast.DictComp)
 MEMBER = r"^AttributeError: (\w+) has no attribute `(\w+)`"  # torch's words for what a module lacks
+ABSTRACT = r"abstract class (\w+) .*abstract methods? '?(\w+)"  # what a class lacks
+PAIRS = "torch.return_types"  # the module of what `max` along an axis returns
 METHODS = ("method", "builtin_function_or_method")
 
 
@@ -77,7 +79,7 @@ class Raised:
                 continue
             if name in METHODS and node is not getattr(getattr(node, "parent", None), "func", None):
                 return f"`{text}` is a method{self._place(value)}: `{text}()` calls it"
-            if type(value).__module__ == "torch.return_types":
+            if type(value).__module__ == PAIRS:
                 pair = listed(f"`.{each}`" for each in ("values", "indices") if hasattr(value, each))
                 return f"`{text}` is a pair{self._describe_origin(node)}: take one of {pair}"
             if "not iterable" in match.string and type(value) is int:
@@ -233,7 +235,37 @@ class Raised:
         key = f", and {found[0]} gives the key {found[1].value!r}" if found else ""
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 
-    def find_key(self) -> tuple[str, ast.Constant] | None:
+    def find_cause(self) -> tuple[str, ast.AST] | None:
+        """Find what to mark in place of the line that raised, and its position: a key, a method, what gives a pair."""
+        return self._find_key() or self._find_method() or self._find_pair()
+
+    def _find_pair(self) -> tuple[str, ast.AST] | None:
+        pairs = [node for node, value in self._list_values() if type(value).__module__ == PAIRS]
+        made = self._definitions.find_origin_of_name(pairs[0]) if pairs else None
+        return (self._definitions.place(made.code, made.line), made.value) if made and made.value else None
+
+    def _find_method(self) -> tuple[str, ast.AST] | None:
+        """Find the method whose name is like that of the abstract one that a class lacks; or the class."""
+        if not (match := re.search(ABSTRACT, self._text)):
+            return None
+        classes = [(at, each) for at, _, each in self._definitions.list_own(ast.ClassDef) if each.name == match[1]]
+        methods = self._list_methods(match[1])
+        like = find_alike(match[2], [*methods])
+        return methods[like] if like else classes[0] if classes else None
+
+    def explain_abstract(self, match: re.Match[str]) -> str:
+        """Say which method a class lacks, and which one of its own has a name like it."""
+        if not (found := self._find_method()):
+            return ""
+        at, node = found
+        meant = f"; is the `{node.name}` in {at} meant?" if isinstance(node, ast.FunctionDef) else f", in {at}"
+        return f"`{match[1]}` has no `{match[2]}`{meant}"
+
+    def _list_methods(self, kind: str) -> dict[str, tuple[str, ast.FunctionDef]]:
+        own = self._definitions.list_own(ast.FunctionDef)
+        return {each.name: (at, each) for at, holder, each in own if getattr(holder, "name", "") == kind}
+
+    def _find_key(self) -> tuple[str, ast.Constant] | None:
         """Find the one key for a part that a module lacks, and its position."""
         if not (match := re.search(MEMBER, f"{type(self._error).__name__}: {self._text}")):
             return None
@@ -284,9 +316,9 @@ class Raised:
             outer = getattr(holder, "parent", None)
             if each.name == "forward" and isinstance(holder, ast.FunctionDef) and getattr(outer, "name", "") == kind:
                 return f"`forward` in {at} is inside `{holder.name}`: is it indented too far?"
-        methods = {each.name: at for at, holder, each in own if getattr(holder, "name", "") == kind}
+        methods = self._list_methods(kind)
         if like := find_alike("forward", [*methods]):
-            return f"`{kind}` has no `forward`; is the `{like}` in {methods[like]} meant?"
+            return f"`{kind}` has no `forward`; is the `{like}` in {methods[like][0]} meant?"
         is_list = kind.startswith("Module")
         return f"`{kind}` holds layers and is not a layer itself: call each of them" if is_list else ""
 
@@ -321,6 +353,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
     (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),
     (r"^TypeError: (?:.*\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'", Raised.explain_keyword),
+    (ABSTRACT, Raised.explain_abstract),
     (r"^RecursionError", Raised.explain_recursion),
     (r"(?s)loading state_dict for (\w+):.*?Missing key\(s\) in state_dict: \"([\w.]+)\"", Raised.explain_buffer),
     (r"loading state_dict for (\w+)", Raised.explain_hidden),

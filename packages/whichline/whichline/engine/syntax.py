@@ -33,6 +33,17 @@ def find_definition(code: CodeType) -> ast.FunctionDef | None:
     return None
 
 
+def find_end(code: CodeType) -> int:
+    """The line at which the last statement of a function begins."""
+    last = find_definition(code)
+    line = code.co_firstlineno
+    while isinstance(last, ast.stmt):
+        line = last.lineno
+        body = getattr(last, "orelse", None) or getattr(last, "body", None)
+        last = body[-1] if body and (line == code.co_firstlineno or not isinstance(last, ast.FunctionDef)) else None
+    return line
+
+
 def list_assigned(code: CodeType, text: str) -> list[Assigned]:
     """The lines of a function that give a name, or an attribute, a value."""
     found = []

@@ -110,7 +110,8 @@ class Changes:
         """List the changes that depend on where a node stands."""
         above, field, _ = slot
         called = name_called(above) if field == "args" else ""
-        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return | ast.Assign) or field == "args"
+        is_element = isinstance(above, ast.List | ast.Tuple | ast.Return) or field == "args"
+        is_element |= isinstance(above, ast.Assign) and not self.is_counted(node)
         if is_element and isinstance(node, ast.Name | ast.Subscript | ast.BinOp | ast.Call):
             yield node, ast.UnaryOp(ast.USub(), node), SIGN
         is_bound = isinstance(above, ast.Compare) or called in ("range", "arange")
@@ -204,7 +205,8 @@ class Changes:
             case bool(x):
                 yield node, ast.Constant(not x), OPPOSITE
             case int(x):
-                yield from ((node, ast.Constant(each), NUMBER) for each in {x + 1, x - 1, -x, 2 * x} - {x})
+                others = {x + 1, x - 1, -x, 2 * x, *((-1, -2) if _is_axis(slot) else ())} - {x}
+                yield from ((node, ast.Constant(each), NUMBER) for each in others)
             case float(x):
                 yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
             case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
@@ -378,6 +380,13 @@ def get_node(slot: Slot) -> ast.AST:
     above, name, number = slot
     value = getattr(above, name)
     return value if number is None else value[number]
+
+
+def _is_axis(slot: Slot) -> bool:
+    """Tell whether the node in a slot is the number of an axis: in `x.shape[0]`, `x.size(0)` or `x.sum(dim=0)`."""
+    above = slot[0]
+    named = isinstance(above, ast.keyword) and above.arg in AXES
+    return named or name_called(above) == "size" or getattr(getattr(above, "value", None), "attr", "") == "shape"
 
 
 def count_read(node: ast.AST) -> Counter[str]:

@@ -21,7 +21,7 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import MODULE, Finding, mark
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
-from whichline.engine.syntax import list_assigned
+from whichline.engine.syntax import find_end, list_assigned
 from whichline.locate.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.locate.numbers import find_cause
 from whichline.locate.origins import describe_changes, describe_index, describe_origins, describe_partial
@@ -223,12 +223,15 @@ def _report(
 def _list_causes(crash: _Crash, suite: Suite) -> list[FrameSummary]:
     """List the line to mark in place of the one that raised, if the error alone shows it.
 
-    It gives a wrong key, or begins the function that lacks a `return` or the adapter whose parameters do not fit.
+    It gives a wrong key or a pair, ends the function that lacks a `return`, or begins the adapter whose parameters do
+    not fit.
     """
     report = crash.report
-    if key := report.key:
-        return [_make_key_frame(*key, suite.root)]
-    code = report.forgotten or (None if crash.frames or suite.remote else report.called_code)
+    if cause := report.cause:
+        return [_make_node_frame(*cause, suite.root)]
+    if code := report.forgotten:
+        return [_make_frame(code.co_filename, find_end(code), code.co_qualname, suite.root)]
+    code = None if crash.frames or suite.remote else report.called_code
     return [_make_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)] if code else []
 
 
@@ -340,12 +343,14 @@ def _make_frame(
     return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
 
 
-def _make_key_frame(at: str, key: ast.Constant, root: Path) -> FrameSummary:
-    function, node = MODULE, getattr(key, "parent", None)  # executing has put it there
-    while node and function == MODULE:
-        function, node = getattr(node, "name", MODULE), getattr(node, "parent", None)
-    columns = (key.col_offset, key.end_col_offset or 0)
-    return _make_frame(str(root / at.rpartition(":")[0]), key.lineno, function, root, columns)
+def _make_node_frame(at: str, node: Any, root: Path) -> FrameSummary:
+    outer, names = getattr(node, "parent", None), list[str]()  # executing has put it there
+    while outer:
+        names += [outer.name] if isinstance(outer, ast.FunctionDef | ast.ClassDef) else []
+        outer = getattr(outer, "parent", None)
+    columns = (node.col_offset, node.end_col_offset or 0) if node.end_lineno == node.lineno else None
+    file = str(root / at.rpartition(":")[0])
+    return _make_frame(file, node.lineno, ".".join(names[::-1]) or MODULE, root, columns)
 
 
 def _describe_frame(frame: FrameSummary) -> str:

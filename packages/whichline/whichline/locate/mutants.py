@@ -45,6 +45,11 @@ class Mutant:
         return getattr(self.node, "lineno", 0)
 
     @property
+    def is_sign_of_argument(self) -> bool:
+        """Tell whether another sign is given to a name that a call gets."""
+        return self.words == SIGN and isinstance(self.node, NAMED) and self.slot[1] == "args"
+
+    @property
     def rank(self) -> int:
         """Mutants with a low rank are tried first: more code, or another first value, may make up for a mistake."""
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)

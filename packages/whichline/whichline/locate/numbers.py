@@ -100,7 +100,7 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
     if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
         return None
     proof = _describe_proof(found, len(crashing), len(crashing), failing)
-    return _report(found[0], runner, crashing, proof)
+    return _report(find_origin(found[0]), runner, crashing, proof)
 
 
 def _has_other_shape(found: Found) -> bool:

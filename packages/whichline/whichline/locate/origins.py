@@ -97,14 +97,14 @@ def _find_check(report: ExceptionReport) -> ast.expr | None:
 
 
 def describe_index(report: ExceptionReport) -> list[str]:
-    """Say which line gives a name the number that is no index, and where that comes from."""
+    """Say which line gives a name the number that is no index, or of which it is made, and where that comes from."""
     wrong = re.search(r"index (-?\d+) is out of bounds", report.text)
     if not wrong or not isinstance(report.node, ast.Subscript):
         return []
     frame = report.calls[-1].tb_frame
     names = {each.id for each in ast.walk(report.node.slice) if isinstance(each, ast.Name)}
-    values = {each: frame.f_locals.get(each) for each in sorted(names)}
-    found = [each for each, x in values.items() if isinstance(x, int) and x == int(wrong[1])]
+    values = {each: x for each in sorted(names) if isinstance(x := frame.f_locals.get(each), int)}
+    found = [each for each, x in values.items() if x == int(wrong[1])] or [*values]  # of `2 * i`, `i`
     sentences: list[str] = []
     while len(found) == 1 and len(sentences) < MOST and len(lines := list_assigned(frame.f_code, found[0])) == 1:
         text = linecache.getline(frame.f_code.co_filename, lines[0].line).strip().rstrip(":")

@@ -100,18 +100,34 @@ def find_repair(
     most = runner.mutant_runs + patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
-    parameters = _list_parameters(runner.observed)
+    adapters = {test.cases()[0].call for test in tests}
+    for function, mutant in _list_in_order(runner, trace, near, adapters):
+        if runner.is_late or runner.mutant_runs >= most:
+            return None
+        if (only is None or mutant.line in only) and function.passes(mutant, tests):
+            return Repair(function, mutant)
+    return None
+
+
+def _list_in_order(
+    runner: Runner, trace: Trace, near: Sequence[Line], adapters: Collection[str]
+) -> Iterator[tuple["Function", Mutant]]:
+    """Yield the mutants of the functions that ran, those of the nearest ones first.
+
+    Adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may the
+    sign of an argument, in any function.
+    """
+    parameters, last = _list_parameters(runner.observed), []
     functions = _list_functions(runner.observed, trace, near)
-    for file, name, lines in sorted(functions, key=lambda function: runner.is_connecting(function[0])):
+    for file, name, lines in sorted(functions, key=lambda its: runner.is_connecting(its[0]) or its[1] in adapters):
         mutable = Mutable(read_tree(file), name)
         function, mutants = Function(runner, file, mutable), _list_mutants(trace, file, mutable, parameters)
-        mutants = [each for each in mutants if only is None or each.line in only]
         for mutant in sorted(mutants, key=partial(_rank, lines)):
-            if runner.is_late or runner.mutant_runs >= most:
-                return None
-            if function.passes(mutant, tests):
-                return Repair(function, mutant)
-    return None
+            if mutant.is_sign_of_argument:
+                last.append((function, mutant))
+            else:
+                yield function, mutant
+    yield from last
 
 
 def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:
