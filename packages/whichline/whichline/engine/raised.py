@@ -231,7 +231,7 @@ class Raised:
         made = [at for at, _, each in self._definitions.list_own(ast.Call) if _name(each.func) == match[1]]
         where = f" in {made[0]}" if len(made) == 1 and type(module).__module__.startswith("torch.") else ""
         names = dict.fromkeys(name.partition(".")[0] for name, _ in named)
-        found = self.find_key()
+        found = self._find_key()
         key = f", and {found[0]} gives the key {found[1].value!r}" if found else ""
         return f"`{match[1]}`{where} has {listed(f'`{name}`' for name in names)}{key}"
 

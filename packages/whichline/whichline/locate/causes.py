@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import filterfalse
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from whichline.locate.candidates import (
 )
 from whichline.locate.difference import find_other
 from whichline.locate.known import Match
-from whichline.locate.options import Option, Options, list_shifted, name_at
+from whichline.locate.options import Failed, Option, Options, list_shifted, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
 from whichline.locate.trace import Trace
@@ -42,7 +43,7 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if experiment.patch and _equals_checkpoint(experiment.run(trace.test), divergence, wanted.names[0]):
         return None  # other replacements make it right
     corrects = partial(_corrects, experiment, divergence, wanted)
-    for number in filter(corrects, list_numbers(trace, divergence)):
+    for number in filter(corrects, _list_passing(experiment, trace, list_numbers(trace, divergence))):
         if not any(map(corrects, list_shifted(number))):
             return number
     skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
@@ -55,6 +56,18 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
     best = min([change, *known], key=partial(_rank, trace))
     return _follow_equal(experiment, trace, best) or best
+
+
+def _list_passing(experiment: Experiment, trace: Trace, changes: Iterator[Options]) -> Iterator[Options]:
+    """List the changes of numbers with which the first test passes."""
+    see, first, failed = partial(experiment.runner.see, noting=False), experiment.failing[0], Failed(trace)
+    for change in filterfalse(failed.has, changes):
+        patch = {**experiment.patch, **change}
+        is_refused = see(first, patch, "refuses", lambda then: isinstance(then.error, TypeError))
+        if experiment.passes(first, change):
+            yield change
+        else:
+            failed.add(change, is_refused)
 
 
 def _is_shared(trace: Trace, place: Expression) -> bool:

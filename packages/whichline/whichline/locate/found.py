@@ -46,7 +46,8 @@ def find_origin(found: Found) -> Found:
 
 def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
     """Find the unknown tensor that an expression takes a part of, or writes another way: `== 0`, `~`, a slice."""
-    value, operands = trace.objects[place][-1], [each for each in trace.list_operands(place) if not trace.is_number(each)]
+    value = trace.objects[place][-1]
+    operands = [each for each in trace.list_operands(place) if not trace.is_number(each)]
     if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.objects[place]) > 1:
         return None
     origin = trace.find_origin(operands[0])

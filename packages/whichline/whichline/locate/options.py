@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import compress, islice
 from typing import Any
@@ -186,6 +186,36 @@ def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> 
 
 
 Options = Mapping[Expression, Option]
+
+
+@dataclass
+class Failed:
+    """Numbers with which a test failed: none of them need be tried again under another name."""
+
+    trace: Trace  # of the test
+    _numbers: set[object] = field(default_factory=set)  # each with its places
+    _whole: set[Expression] = field(default_factory=set)  # places where the code refuses a fraction
+
+    def has(self, change: Options) -> bool:
+        place, numbers = next(iter(change)), self._read(change)
+        is_same = bool(numbers) and numbers == (*self.trace.value(place),)
+        return is_same or (*change, numbers) in self._numbers or (self._has_fraction(change) and place in self._whole)
+
+    def add(self, change: Options, raised: bool) -> None:
+        """Note a change with which the test fails, and whether the code cannot use the numbers."""
+        if numbers := self._read(change):
+            self._numbers.add((*change, numbers))
+        self._whole |= {next(iter(change))} if raised and self._has_fraction(change) else set()
+
+    def _has_fraction(self, change: Options) -> bool:
+        pairs = zip(self._read(change), self.trace.value(next(iter(change))), strict=False)
+        return any(isinstance(number, float) and isinstance(value, int) for number, value in pairs)
+
+    def _read(self, change: Options) -> tuple[Any, ...]:
+        """Return the numbers that a change puts in its first place, one for each event; () if they are tensors."""
+        place, option = next(iter(change.items()))
+        values = self.trace.value(place) if self.trace.is_number(place) else []
+        return tuple(choose_value(option, self.trace.steps, time, value) for time, value in enumerate(values))
 
 
 @cache

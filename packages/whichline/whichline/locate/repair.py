@@ -101,33 +101,30 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     adapters = {test.cases()[0].call for test in tests}
-    for function, mutant in _list_in_order(runner, trace, near, adapters):
+    for repair in _list_repairs(runner, trace, near, adapters):
         if runner.is_late or runner.mutant_runs >= most:
             return None
-        if (only is None or mutant.line in only) and function.passes(mutant, tests):
-            return Repair(function, mutant)
+        if (only is None or repair.mutant.line in only) and repair.function.passes(repair.mutant, tests):
+            return repair
     return None
 
 
-def _list_in_order(
-    runner: Runner, trace: Trace, near: Sequence[Line], adapters: Collection[str]
-) -> Iterator[tuple["Function", Mutant]]:
+def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: Collection[str]) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran, those of the nearest ones first.
 
     Adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may the
     sign of an argument, in any function.
     """
-    parameters, last = _list_parameters(runner.observed), []
+    parameters, signs = _list_parameters(runner.observed), list[Repair]()
     functions = _list_functions(runner.observed, trace, near)
     for file, name, lines in sorted(functions, key=lambda its: runner.is_connecting(its[0]) or its[1] in adapters):
         mutable = Mutable(read_tree(file), name)
         function, mutants = Function(runner, file, mutable), _list_mutants(trace, file, mutable, parameters)
         for mutant in sorted(mutants, key=partial(_rank, lines)):
-            if mutant.is_sign_of_argument:
-                last.append((function, mutant))
-            else:
-                yield function, mutant
-    yield from last
+            if not mutant.is_sign_of_argument:
+                yield Repair(function, mutant)
+        signs += [Repair(function, each) for each in mutants if each.is_sign_of_argument]
+    yield from signs
 
 
 def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,7 +22,7 @@ from whichline.locate.causes import find_cause, find_cause_in_most, find_common_
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, list_explained, list_fewer, rank
-from whichline.locate.options import Options
+from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, choose_kinds
 from whichline.locate.trace import Trace
@@ -101,10 +101,8 @@ class Search:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
-        is_doubtful = (
-            bool(complete) and is_first and not complete.is_clean
-        )  # two earlier checkpoints may explain as much
-        if is_doubtful:
+        is_doubtful = bool(complete) and is_first and not complete.is_clean
+        if is_doubtful:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
             together = self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
             is_inside = any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1])
@@ -211,8 +209,8 @@ class Search:
 
     def _try_replacements(self, divergence: Expression) -> Iterator[Found]:
         """Try the candidates for a divergence, yield the proved ones, and note the near misses."""
-        trace, unmoved = self.find_trace(divergence), 0
-        for change in islice(self.candidates.list(divergence), *self.turn):
+        failed, unmoved = Failed(trace := self.find_trace(divergence)), 0
+        for change in filterfalse(failed.has, islice(self.candidates.list(divergence), *self.turn)):
             if self.experiment.runner.is_spent or unmoved == MAX_UNMOVED:
                 return
             key = divergence, frozenset(change.items())
@@ -221,7 +219,9 @@ class Search:
                 if found := self._prove(change):
                     found = self._refine(found) if self._explains_all([found]) else found
                     yield replace(found, is_clean=then.is_clean)
-            elif not then.moved:
+                continue
+            failed.add(change, then.raised)
+            if not then.moved:
                 unmoved += 1
             elif not then.raised:
                 has_layout = change[divergence].axes is not None if divergence in change else True

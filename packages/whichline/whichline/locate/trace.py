@@ -16,7 +16,7 @@ from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.recorded import SIZES, Recorded
 from whichline.locate.times import Event, list_operand_times, list_used
-from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_mask, is_uniform, take_repeated_mask
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_mask, is_uniform, take_one_mask
 
 BEGINS = re.compile("zeros|ones|empty|full")
 CUTS = re.compile(r"\b(tril|triu)_?$")
@@ -94,7 +94,7 @@ class Trace(Recorded):
             others += [(name, axes)] if axes is not None else []
         if others:
             return others[0]
-        if (one := take_repeated_mask(value.tensor)) is not None:
+        if (one := take_one_mask(value.tensor)) is not None:
             return self._find(Value(one))
         return ("a size", ()) if not value.tensor.ndim and float(value.tensor) in self.sizes else None
 

@@ -55,7 +55,7 @@ def is_mask(x: Tensor) -> bool:
     return not is_uniform(x) and bool(((x == x.min()) | (x == x.max())).all())
 
 
-def take_repeated_mask(x: Tensor) -> Tensor | None:
+def take_one_mask(x: Tensor) -> Tensor | None:
     """Take the mask whose repetition along the first axis makes a tensor, as `expand` does; None if there is none."""
     if x.dtype != torch.bool or x.ndim < 3 or is_uniform(x):
         return None
