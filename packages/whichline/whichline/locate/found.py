@@ -39,7 +39,9 @@ class Found:
 def find_origin(found: Found) -> Found:
     """Move the mark to where the two values of a mask are made, if its expression only writes them another way."""
     trace, ((place, *others), origin) = found.trace, (found.patch, None)
-    while not (others or found.shown) and (before := _find_rewritten(trace, origin or place)):
+    step = trace.steps.get(found.option.names[0])
+    is_one = not (others or found.shown) and step is not None and is_mask(step.value.tensor)
+    while is_one and (before := _find_rewritten(trace, origin or place)):
         origin = before
     return replace(found, origin=origin)
 

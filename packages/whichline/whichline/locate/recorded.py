@@ -88,8 +88,7 @@ class Recorded:
         wanted = self.objects[place][time]
 
         def is_it(value: Any) -> bool:
-            are_numbers = isinstance(value, int | float) and isinstance(wanted, int | float)
-            return value is wanted or (are_numbers and value == wanted)
+            return value is wanted or (type(value) is type(wanted) in (int, float) and value == wanted)
 
         for before in self.places if time else self.places[: self.places.index(place)]:  # what is read again later
             is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
@@ -98,6 +97,13 @@ class Recorded:
             if not any(is_it(each) for inner in self.list_operands(before) for each in self.objects[inner]):
                 return before
         return place
+
+    def find_handed(self, place: Expression) -> Expression:
+        """Find what gave a name its value only by handing it on, as `x.float()` of float32; else the place itself."""
+        wanted, before = self.objects[place][0], self.places[: self.places.index(place)] if place.is_read else []
+        here = [each for each in before if (each.file, each.function) == (place.file, place.function)]
+        handed = [each for each in here if not each.is_read and self.objects[each][0] is wanted]
+        return handed[-1] if handed else place
 
     def is_handed_on(self, place: Expression, divergence: Expression) -> bool:
         """Tell whether an expression in a caller passes on an input unchanged: `x`, or `x.float()` of float32."""
@@ -153,7 +159,10 @@ class Recorded:
     def find_sole_origin(self, place: Expression) -> Expression:
         """Find the expression that computed a value if nothing else reads the value; else return the place itself."""
         wanted, origin = self.objects[place][0], self.find_origin(place)
+        origin = self.find_handed(place) if origin is place else origin
         beside = [each for each in self.places if (each.file, each.function) == (place.file, place.function)]
-        read = [inner for each in beside if not isinstance(each.node, ast.Name) for inner in self.list_operands(each)]
+        made = [each for each in beside if not isinstance(each.node, ast.Name)]
+        made = [each for each in made if not isinstance(x := self.objects[each][0], bool) and x is not wanted]
+        read = [inner for each in made for inner in self.list_operands(each)]
         others = [inner for inner in read if inner is not place and isinstance(inner.node, ast.Name)]
         return place if any(each is wanted for other in others for each in self.objects[other]) else origin

@@ -16,7 +16,7 @@ from whichline.locate.known import Known, Match
 from whichline.locate.probe import Expression
 from whichline.locate.recorded import SIZES, Recorded
 from whichline.locate.times import Event, list_operand_times, list_used
-from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_mask, is_uniform, take_one_mask
+from whichline.locate.values import Axes, Value, as_value, find_layout, identify, is_uniform, take_one_mask
 
 BEGINS = re.compile("zeros|ones|empty|full")
 CUTS = re.compile(r"\b(tril|triu)_?$")
@@ -245,7 +245,7 @@ class Trace(Recorded):
     def is_mask(self, place: Expression) -> bool:
         """Tell whether an expression is a mask that several steps make from numbers alone."""
         value = self.values[place][0]
-        if place not in self._masks and isinstance(value, Tensor) and is_mask(value):
+        if place not in self._masks and isinstance(value, Tensor) and value.dtype == torch.bool:
             self._masks[place] = False  # while its operands are looked at, one of which may refer to it
             operands = self.list_operands(self.find_origin(place))
             is_made = all(self.is_constant(each) or self._is_counted(each) for each in operands)
