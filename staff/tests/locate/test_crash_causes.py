@@ -540,11 +540,11 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T"),
     ),
     "a helper without a return": (
-        (ATTENTION, f"`scores_of` in adapters.py:18 {NO_RETURN}", "def scores_of(Q, K, mask):"),
+        (ATTENTION, f"`scores_of` in adapters.py:18 {NO_RETURN}", "    scores\n    ^^^^^^"),
         (SCORES, "    scores\n"),
     ),
     "an answer that is None": (
-        (SOFTMAX, f"`run_softmax` in adapters.py:9 {NO_RETURN}", "def run_softmax(in_features, dim):"),
+        (SOFTMAX, f"`run_softmax` in adapters.py:9 {NO_RETURN}", "    (e / torch.where"),
         ("    return (e / torch.where", "    (e / torch.where"),
     ),
     "arguments in another order by their names": (
@@ -610,7 +610,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ANSWER, "    for half in range(d_out):\n        row = 2 * half\n        in_features = weights[row] * 2\n"),
     ),
     "a helper without a return, whose answer is unpacked": (
-        (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "def sizes_of(x):"),
+        (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "    x.shape[-2:]"),
         ("def scores_of", "def sizes_of(x):\n    x.shape[-2:]\n\n\ndef scores_of"),
         ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
     ),

@@ -252,7 +252,6 @@ SLICED = """    table = torch.ones(99, 99, dtype=torch.bool).tril()
 MASK = "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n"
 AS_A_LIST = "a list here, which a loop does not use up as it does a generator"
 REPAIRS = {
-    "a part of a mask's table": ("decoding", [(MASK, SLICED)], "-window", "one more or one less here"),
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
     "used up": (LINEAR, [("    return in_features @ weights.T\n", USED_UP)], "(row for row in weights)", AS_A_LIST),
 }

@@ -298,10 +298,10 @@ def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain)
 
 
 def test_a_mask_with_its_axes_exchanged_is_another_mask(find_alone: Explain) -> None:
-    cut = "torch.triu(torch.ones(1, length, length)) == 0"
-    (finding,) = find_alone(MULTIHEAD, ("torch.ones(length, length, dtype=torch.bool).tril()", cut))
+    cut = "torch.triu(torch.ones(1, length, length))"
+    (finding,) = find_alone(MULTIHEAD, ("torch.ones(length, length, dtype=torch.bool).tril()", f"{cut} == 0"))
     assert list_marks([finding]) == [cut]
-    assert finding.said == ("Expected the causal mask; found False on the diagonal, where True belongs.",)
+    assert finding.said == ("Expected the causal mask, inverted; found 1 on the diagonal, where 0 belongs.",)
 
 
 @pytest.mark.parametrize(

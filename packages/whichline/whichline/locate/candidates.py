@@ -118,7 +118,8 @@ def list_siblings(trace: Trace, operand: Expression) -> Iterator[Option]:
         if len(here) == 1 and here != there:
             yield Option((name,), match.axes[0], kinds=(here[0], there[0]))
     if trace.steps[match.names[0]].value.tensor.dtype == torch.bool:
-        yield from (each for each in list_options(trace, operand) if each.axes in (match.axes[0], None))
+        others = [each for each in list_options(trace, operand) if each.axes in (match.axes[0], None)]
+        yield from (replace(each, is_repeated=True) for each in others)
 
 
 def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
@@ -183,7 +184,7 @@ def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
         places = dict.fromkeys((trace.find_sole_origin(operand), operand))
         skipped = [each for each in places if not trace.is_handed_on(each, divergence)]  # an argument is right
         for option in siblings:
-            yield from ({place: option} for place in places)
+            yield from ({place: option} for place in (places if option.kinds else skipped))
         for option in list_later(trace, operand, NEXT):
             yield from ({place: option} for place in skipped if option not in siblings)
     for i, first in enumerate(operands):

@@ -42,10 +42,9 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     """Find the upstream number or operand whose replacement makes the divergence right and all tests pass."""
     if experiment.patch and _equals_checkpoint(experiment.run(trace.test), divergence, wanted.names[0]):
         return None  # other replacements make it right
+    if number := _find_number(experiment, trace, divergence, wanted):
+        return number
     corrects = partial(_corrects, experiment, divergence, wanted)
-    for number in filter(corrects, _list_passing(experiment, trace, list_numbers(trace, divergence))):
-        if not any(map(corrects, list_shifted(number))):
-            return number
     skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
     if not (change := next(filter(corrects, skipped), None)):
         return None
@@ -56,6 +55,13 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
     best = min([change, *known], key=partial(_rank, trace))
     return _follow_equal(experiment, trace, best) or best
+
+
+def _find_number(experiment: Experiment, trace: Trace, divergence: Expression, wanted: Option) -> Options | None:
+    """Find the upstream number whose replacement makes the divergence right, unless the next number does so, too."""
+    corrects = partial(_corrects, experiment, divergence, wanted)
+    numbers = filter(corrects, _list_passing(experiment, trace, list_numbers(trace, divergence)))
+    return next((each for each in numbers if not any(map(corrects, list_shifted(each)))), None)
 
 
 def _list_passing(experiment: Experiment, trace: Trace, changes: Iterator[Options]) -> Iterator[Options]:
@@ -124,7 +130,7 @@ def find_common_cause(
     for trace, divergence in divergences[:SEARCHED] if skipped else ():
         for change in list_skipped_upstream(trace, divergence):
             if is_known(experiment, change):
-                return trace, change
+                return trace, _find_number(experiment, trace, *next(iter(change.items()))) or change
     return None
 
 

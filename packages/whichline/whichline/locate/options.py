@@ -36,6 +36,7 @@ class Option:
     # apart, so a series may begin at the second one
     is_series: bool = False
     is_low: bool = False  # whether a very low number replaces −inf
+    is_repeated: bool = False  # whether a mask is repeated, as one must be that is an index
     shift: int = 0  # added to a number, to see whether another number does as well
     adapter: str = ""  # whose reference computes them; "" for the adapter that the test calls
     # two counterparts, such as keys and values; whatever the expression is for the first one, in another test the
@@ -287,6 +288,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         new = _slice(new, option, time, shape) if option.is_sliced else _lay(new, option.axes, shape)
         if new is None:
             return None
+        new = new.expand(shape) if option.is_repeated else new
         if option.is_low:
             new = torch.where(new == -math.inf, LOW, new)
         if value.is_complex():
@@ -305,9 +307,7 @@ def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) 
 
 def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
     if axes is None or step.numel() != math.prod(shape):
-        sizes = zip(step.shape[::-1], shape[::-1], strict=False)
-        is_repeated = step.dtype == torch.bool and all(one in (1, size) for one, size in sizes)
-        return step.expand(shape) if is_repeated and step.ndim <= len(shape) else step  # as an index must be
+        return step
     laid = relay(step, axes, shape)
     return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
 

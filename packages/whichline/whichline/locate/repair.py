@@ -100,7 +100,9 @@ def find_repair(
     most = runner.mutant_runs + patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
-    adapters = {test.cases()[0].call for test in tests}
+    adapters = {case.call for test in tests for case in test.cases()[:1]} - {
+        find_outermost(name) for _, name, _ in near
+    }
     for repair in _list_repairs(runner, trace, near, adapters):
         if runner.is_late or runner.mutant_runs >= most:
             return None
@@ -109,11 +111,11 @@ def find_repair(
     return None
 
 
-def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: Collection[str]) -> Iterator[Repair]:
+def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str]) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran, those of the nearest ones first.
 
-    Adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may the
-    sign of an argument, in any function.
+    These adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may
+    the sign of an argument, in any function.
     """
     parameters, signs = _list_parameters(runner.observed), list[Repair]()
     functions = _list_functions(runner.observed, trace, near)

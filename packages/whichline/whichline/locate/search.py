@@ -304,7 +304,8 @@ class Search:
         if not (cause := find_common_cause(self.experiment, divergences, skipped)):
             return []
         (trace, patch), everything = cause, tuple(test.name for test in self.experiment.failing)
-        return [self._find_shown_cause(Found(patch, trace, compare(trace, patch), everything))]
+        shown = find_shown(trace, *next(iter(patch.items()))) if len(patch) == 1 else ()
+        return [Found(patch, trace, compare(trace, patch), everything, shown=shown)]
 
     def _find_call(self) -> list[Found]:
         """Find the smallest call of a function that is wrong inside, where no expression of it is proved."""
