@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -65,20 +65,16 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
         problems = load_problems(root)
-        _run_commands(clone, read_assignment(root).command, problems, out)
+        hinted = [("hint", id) for id, each in problems.items() if each.hints][:1]
+        updates = map(str, out.resolve().glob("update-*.zip"))
+        for each in (("check",), *hinted, ("submit",), ("submit", "--check", "submission.zip"), ("update", *updates)):
+            _run(clone, "uv", "run", read_assignment(root).command, *each)
         yield "check, hint, submit and update work there, and its submission.zip reads back"
         graded = beside.submit(_grade, root, clone / "submission.zip", Path(folder) / "results")
         _watch(clone, next(iter(problems)))
         yield "check --watch shows the board, and another one after a save"
         yield f"every file can be imported, and each problem asks for what is missing: {walked.result()} functions"
         yield f"graded, submission.zip gets {graded.result()} points"
-
-
-def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
-    hinted = [id for id, each in problems.items() if each.hints]
-    told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]
-    for each in (*told, ("update", *map(str, out.resolve().glob("update-*.zip")))):
-        _run(clone, "uv", "run", command, *each)
 
 
 def lend_bytecode(environment: Path) -> None:
