@@ -90,8 +90,7 @@ def find_platforms(paths: Iterable[Path], stated: Platform = "") -> dict[Path, P
     """
     folders: dict[Path, list[Path]] = {}
     for path in paths:
-        if path.name != METADATA:
-            folders.setdefault(path.parent, []).append(path)
+        folders.setdefault(path.parent, []).append(path)
     return {folder: stated or _list_fitting(folder, inside) for folder, inside in folders.items()}
 
 
@@ -144,13 +143,12 @@ def find_uploads(paths: Iterable[Path], stated: Platform = "") -> list[Upload]:
     their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
     out. RosterError if it is not clear which platform named them.
     """
-    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    paths = [path for path in dict.fromkeys(path.resolve() for path in paths) if path.name != METADATA]
     platforms = find_platforms(paths, stated)
     of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
-        if path.name != METADATA:
-            parts = _parse_name(path, platforms[path.parent])
-            of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
+        parts = _parse_name(path, platforms[path.parent])
+        of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
     found = []
     for each in of_prefix.values():
         files = [(path, parts) for path, parts in each if not parts.get("text")] or each
