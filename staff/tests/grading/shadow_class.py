@@ -23,7 +23,7 @@ class Tree:
 
     deserved: dict[str, str]  # "full", "part" or "none" for each problem that the tree deserves anything for
     points: float  # that it gets
-    python: str | None  # the oldest Python that can read it, where that is newer than the handout's
+    python: str  # the oldest that can read it
     packed_in: str | None  # the folder that was handed in with everything in it, if one was
     is_whole: bool  # whether it has no file but those of its blocks
     blocks: list[tuple[str, str]]  # paths of files, and what comes below what they have
@@ -39,7 +39,7 @@ def _read(section: str, beginning: str) -> Tree:
     return Tree(
         deserved=dict.fromkeys(CORE, "full") | dict(re.findall(r"(\w+): (full|part|none)", text)),
         points=float(read(r"^([\d.]+) points") or MAXIMUM),
-        python=read(r"^Needs Python ([\d.]+)\.$"),
+        python=read(r"^Needs Python ([\d.]+)\.$") or "3.11",
         packed_in=read(r"^Packed in `(\w+)`\.$"),
         is_whole="Nothing else is handed in." in beginning,
         blocks=BLOCK.findall(beginning) + BLOCK.findall(section),

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -24,7 +23,7 @@ from whichline_grader.grading.reports import cut_list, write_course
 
 def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
     screen = io.StringIO()
-    now = Progress({f"s{i}": Path(f"s{i}") for i in range(4)})
+    now = Progress([f"s{i}" for i in range(4)])
     with show_progress(Console(file=screen, force_terminal=True, width=100)) as show:
         now.running = 2
         show(now)
@@ -39,7 +38,7 @@ def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
 
 def test_without_a_terminal_progress_is_a_few_lines():
     printed = io.StringIO()
-    now = Progress({f"s{i}": Path(f"s{i}") for i in range(800)})
+    now = Progress([f"s{i}" for i in range(800)])
     with show_progress(Console(file=printed, width=80)) as show:
         for now.done in range(801):
             show(now)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
-from staff.tests.files import rows_of
+from staff.tests.files import rows_of, write_files
 from staff.tests.grading.conftest import invoke, succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
@@ -39,10 +39,8 @@ def course(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hand_in(folder: Path, *names: str) -> list[Path]:
     """A submission of each student, and none like another."""
-    paths = [folder / f"{name}.py" for name in names]
-    for path in paths:
-        path.write_text(f"def run_softmax(x, dim):\n    return '{path.stem}'\n")
-    return paths
+    write_files(folder, {f"{name}.py": f"def run_softmax(x, dim):\n    return '{name}'\n" for name in names})
+    return [folder / f"{name}.py" for name in names]
 
 
 def row(out: Path, student: str = "ada") -> dict[str, str]:

@@ -217,6 +217,5 @@ def _outcomes(gradings: Recorded) -> dict[str, tuple[str, ...]]:
 
 
 def reported(out: Path, paths: list[Path]) -> dict[str, tuple[str, ...]]:
-    """The outcomes that the reports have."""
     tests = {path.name: json.loads((out / path.name / "results.json").read_text())["tests"] for path in paths}
     return {name: tuple(x for t in each for x in t["extra_data"]["outcomes"].values()) for name, each in tests.items()}

@@ -72,7 +72,8 @@ def results(points: float) -> list[Result]:
 def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
     """A grading of /in/NAME, which is a zip archive if the name does not say."""
     path = Path("/in", name if "." in name else f"{name}.zip")
-    handed = replace(handed_in(path, name, identity.find_platforms([path])[path.parent]), at=at)
+    (upload,) = identity.find_uploads([path])
+    handed = replace(handed_in(path, name, upload.platform), at=at)
     named = replace(GRADING, submission=name.removesuffix(".zip"), path=str(path), content=content or GRADING.content)
     return replace(named, handed_in=handed, results=results(points), notes=Notes())
 
@@ -109,7 +110,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 )
 def test_the_name_of_a_file_gives_the_student(name, platform, student, more):
     path = Path("/in", name)
-    assert identity.find_platforms([path]) == {Path("/in"): platform}
+    assert identity.find_uploads([path]) == [Upload(path, platform)]
     assert handed_in(path, "x-0123456789ab", platform) == HandedIn((student,), **more)
 
 

@@ -17,7 +17,7 @@ from staff.tests.grading.test_weights import drawn
 from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions, teach_next
+from whichline_grader.grading.class_deductions import ClassDeduction, count_deductions, count_students, teach_next
 from whichline_grader.grading.course import Course, Late
 from whichline_grader.grading.final_grades import Entry, Grade
 from whichline_grader.grading.gradebook import Gradebook, Results
@@ -187,8 +187,9 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))
     first, second, third = deductions_of([*corner, *entries, kurt])
     costs = first.deduction
-    assert (first.id, costs.points, costs.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
-    assert (first.later, second.id, second.deduction.points, second.students) == ("Blockwise attention", "s-x", 4, 2)
+    assert (first.id, costs.points, costs.bonus) == ("attention-scale-missing", 10, 6)
+    assert (first.later, second.id, second.deduction.points) == ("Blockwise attention", "s-x", 4)
+    assert [count_students([each]) for each in (first, second)] == [2, 2]
     assert (third.id, third.deduction.points, third.deduction.bonus) == ("blockwise-other", 0, 3)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,10 +16,6 @@ from whichline_grader.grading.one_submission import draw
 
 def drawn(weights: Matrix) -> Drawn:
     return draw(replace(figure.FIGURE, measure=lambda _: weights), print)
-
-
-def raises(Q, K, V, mask):
-    raise SystemExit
 
 
 def test_right_attention_has_the_right_weights():
@@ -36,7 +33,7 @@ def test_where_wrong_attention_differs_most_is_said():
     assert figure.compare_weights(measured) == f"They differ most for query 5 and key 2, counted from 0: {yours}"
 
 
-NO_MATRICES = [lambda *_: None, lambda *_: [[0.5]], lambda *_: torch.ones(10_000, 7), raises]
+NO_MATRICES = [lambda *_: None, lambda *_: [[0.5]], lambda *_: torch.ones(10_000, 7), lambda *_: sys.exit()]
 OF_V = [lambda Q, K, V, mask: V[..., :3], lambda Q, K, V, mask: V.to(torch.complex64), lambda Q, K, V, mask: V.long()]
 
 

@@ -15,14 +15,15 @@ import pytest
 from staff.tests import ROOT
 from staff.tests.files import write_files
 from whichline.engine.assignment import load_problems
+from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import STARTER
 from whichline.submission.archive import read_archive
 from whichline.submission.update import read_update
 from whichline_grader.release import handout
 from whichline_grader.release.kit import make_wheel
 from whichline_grader.release.stages import Stage
-from whichline_grader.release.texts import TextError, check_texts
-from whichline_grader.release.trial_run import TrialError, walk
+from whichline_grader.release.texts import check_texts
+from whichline_grader.release.trial_run import walk
 from whichline_grader.release.verify import verify_handout
 
 SOLVED = """\
@@ -93,7 +94,7 @@ def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
     ],
 )
 def test_markers_that_do_not_pair(source: str, message: str) -> None:
-    with pytest.raises(handout.HandoutError, match=message):
+    with pytest.raises(CourseworkError, match=message):
         handout.cut_solution("a.py", source)
 
 
@@ -113,7 +114,7 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str |
     (tree / name).symlink_to("staff") if text is None else (tree / name).write_text(text)
     if "draft" not in name:
         git(tree, "add", "--all")
-    with pytest.raises(handout.HandoutError, match=message):
+    with pytest.raises(CourseworkError, match=message):
         handout.make_handout(tree, "1")
 
 
@@ -121,7 +122,7 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
     told = "whichline_grader\nand\nreturn self.attend_to_everything(x)\n"
     write_files(tree, {"docs/a.md": told, "docs/b.md": "# END SOLUTION\n"})
     git(tree, "add", "--all")
-    with pytest.raises(handout.HandoutError) as refused:
+    with pytest.raises(CourseworkError) as refused:
         handout.make_handout(tree, "1")
     places = [line.split(": ")[0] for line in str(refused.value).splitlines()]
     assert places == ["docs/a.md:1", "docs/a.md:3", "docs/b.md:1"]
@@ -140,7 +141,7 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
 )
 def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: str) -> None:
     texts = {path.name: path.read_text().replace(old, new) for path in ROOT.glob("docs/*.md")}
-    with pytest.raises(TextError, match=re.escape(message)):
+    with pytest.raises(CourseworkError, match=re.escape(message)):
         check_texts(texts, load_problems(ROOT))
 
 
@@ -152,7 +153,7 @@ def test_a_first_line_that_says_what_to_change_is_noticed() -> None:
 def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("out")
     (out / "mine").touch()
-    with pytest.raises(handout.HandoutError, match="is not an empty folder"):
+    with pytest.raises(CourseworkError, match="is not an empty folder"):
         handout.write_handout(handout.make_handout(tree, "1"), "1", out, {})
     assert [path.name for path in out.iterdir()] == ["mine"]
 
@@ -241,5 +242,5 @@ def test_a_file_that_needs_what_went_with_the_solution(files: Mapping[str, bytes
     module = tmp_path / "cs336_basics/nn/attention_module.py"
     module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
     said = r"a file cannot be imported: cs336_basics/nn/attention_module.py, line \d+: ImportError: cannot import"
-    with pytest.raises(TrialError, match=said):
+    with pytest.raises(CourseworkError, match=said):
         walk(ROOT, tmp_path)

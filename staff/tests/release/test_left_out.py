@@ -9,12 +9,13 @@ import pytest
 from staff.tests import ROOT
 from staff.tests.files import leave_out
 from whichline.engine.assignment import load_problems
+from whichline.engine.errors import CourseworkError
 from whichline.engine.suite import Suite
 from whichline.engine.toml_file import AssignmentError
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release import verify
 from whichline_grader.release.left_out import remove_left_out
-from whichline_grader.release.texts import TextError, write_texts
+from whichline_grader.release.texts import write_texts
 from whichline_grader.release.verify import check_right_style, load_solved_suite
 
 BONUS = "blockwise_attention"
@@ -87,7 +88,7 @@ def test_a_problem_that_shares_its_section_is_not_cut_by_half(tmp_path: Path) ->
     tree = write_tree(tmp_path, BONUS)
     text = (tree / BONUS_TEXT).read_text()
     (tree / BONUS_TEXT).write_text(re.sub(r"^## B4.*$", "### B4", text, flags=re.MULTILINE))
-    with pytest.raises(TextError, match=f"begins with ..Problem `{BONUS}`, which is not handed out; give it a section"):
+    with pytest.raises(CourseworkError, match=f"with ..Problem `{BONUS}`, which is not handed out; give it a section"):
         cut(tree)
 
 

@@ -54,7 +54,6 @@ def _compute_expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor 
 
 @contextmanager
 def _name_case_in_errors(spec: CaseSpec) -> Iterator[None]:
-    """Name the case in the message of any error that its problem raises."""
     try:
         yield
     except SuiteError as error:

@@ -82,7 +82,7 @@ def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path
     return grade_by(Forks(suite, sandbox), suite, paths, out, how)
 
 
-def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+def grade_by(forks: Forks, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.

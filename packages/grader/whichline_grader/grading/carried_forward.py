@@ -10,8 +10,8 @@ import inspect
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from types import CodeType, FrameType
@@ -219,11 +219,3 @@ def _list_names(graded: GradedSuite, call: str) -> set[str]:
     """The adapters that the right program calls for another one: for what is asked of it in little memory, too."""
     asked = (each for remote_calls in graded.remote_calls.values() for each in remote_calls if each.call == call)
     return {made.call for each in asked if not each.memory for made in list_calls(each)}
-
-
-def judge_again(result: Result, again: Result, carried: Collection[str]) -> Result:
-    """The result of a test, or a pass if it passes with what was lent; an error of ours stays one."""
-    if result.passed or not (again.passed or again.outcome is Outcome.ERROR):
-        return result
-    why = f"passes when the right program answers {' and '.join(carried)}, which is charged in its own problem"
-    return replace(again, staff=why) if again.passed else again

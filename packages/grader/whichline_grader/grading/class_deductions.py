@@ -43,10 +43,6 @@ class ClassDeduction:
         return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
 
     @property
-    def students(self) -> int:
-        return count_students([self])
-
-    @property
     def later(self) -> str:
         return ", ".join(each.title for id, each in self.deduction.problems.items() if id != self.problem.id)
 

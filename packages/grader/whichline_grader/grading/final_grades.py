@@ -204,7 +204,9 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
 def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
     """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([_disarm(cell) if inert else cell for cell in row] for row in rows)
+    for row in rows:  # printable text commands no terminal either
+        cells = (FORMULA.sub(r"\1'", printable(x)) if inert and isinstance(x, str) else x for x in row)
+        csv.writer(text).writerow(cells)
     write_atomically(path, text.getvalue())
 
 
@@ -248,8 +250,3 @@ def _describe_notes(grade: Grade, suite: str) -> Iterator[str]:
 
 def _format_points(points: float) -> str:
     return f"{round(points, 4):g}"
-
-
-def _disarm(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
-    return FORMULA.sub(r"\1'", printable(cell)) if isinstance(cell, str) else cell

@@ -82,20 +82,12 @@ def parse_handed_in(text: str) -> HandedIn:
     return msgspec.json.decode(text, type=HandedIn)
 
 
-def find_platforms(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
-    """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
+def _find_platform(folder: Path, paths: list[Path]) -> Platform:
+    """The platform that wrote the names in a folder, which is one download; RosterError if two platforms fit.
 
-    That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
-    written a part of it in the form of another platform. RosterError if two platforms fit.
+    Its form at least half of the names have, and most. One name decides nothing: its student may have written a part of
+    it in the form of another platform.
     """
-    folders: dict[Path, list[Path]] = {}
-    for path in paths:
-        if path.name != METADATA:
-            folders.setdefault(path.parent, []).append(path)
-    return {folder: stated or _list_fitting(folder, inside) for folder, inside in folders.items()}
-
-
-def _list_fitting(folder: Path, paths: list[Path]) -> Platform:
     exported = sum(bool(re.fullmatch(r"submission_\d+(\.\w+)?", path.name)) for path in paths)
     if (folder / METADATA).is_file() and 2 * exported >= len(paths):
         return "gradescope"
@@ -144,13 +136,15 @@ def find_uploads(paths: Iterable[Path], stated: Platform = "") -> list[Upload]:
     their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
     out. RosterError if it is not clear which platform named them.
     """
-    paths = list(dict.fromkeys(path.resolve() for path in paths))
-    platforms = find_platforms(paths, stated)
+    paths = [path for path in dict.fromkeys(path.resolve() for path in paths) if path.name != METADATA]
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path)
+    platforms: dict[Path, Platform] = {at: stated or _find_platform(at, inside) for at, inside in folders.items()}
     of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
-        if path.name != METADATA:
-            parts = _parse_name(path, platforms[path.parent])
-            of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
+        parts = _parse_name(path, platforms[path.parent])
+        of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
     found = []
     for each in of_prefix.values():
         files = [(path, parts) for path, parts in each if not parts.get("text")] or each

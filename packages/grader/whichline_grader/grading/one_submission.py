@@ -17,7 +17,7 @@ from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading import transcripts
-from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons, judge_again
+from whichline_grader.grading.carried_forward import StandIn, choose_tests, find_lessons
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import draw_anew, find_means_to_hide, request_diagnosis
 from whichline_grader.grading.graded import Drawn, Notes, describe_for_student
@@ -44,7 +44,7 @@ def grade_one(
 ) -> tuple[list[Result], Notes, Transcript]:
     """Return the result of every test, what else the report says, and what was asked.
 
-    Of a submission of which it is `sealed` what it has answered before, no code runs but for tests that are asked again
+    Of a submission with a `transcript` of what it has answered before, no code runs but for tests that are asked again
     with earlier problems answered right for the first time.
     Faulty if a test could not be run, and not by the submission's doing; outside of a test SandboxError or Starved.
     """
@@ -102,11 +102,15 @@ class _Grader:
         return [self._judge_again(*pair) for pair in zip(self.suite.suite.tests, results, strict=True)]
 
     def _judge_again(self, test: Test, result: Result) -> Result:
-        """The result of a test, after that of what was lent to it."""
+        """The result of a test, or a pass if it fails and passes with what was lent; an error of ours stays one."""
         name = self._carried.get(test.name, "")
-        if not self.transcript.carried.get(name):
+        if not (lent := self.transcript.carried.get(name)):
             return result
-        return judge_again(result, self.suite.run(test, self._recorded, name), self.transcript.carried[name])
+        again = self.suite.run(test, self._recorded, name)
+        if again.passed:
+            why = f"passes when the right program answers {' and '.join(lent)}, which is charged in its own problem"
+            return replace(again, staff=why)
+        return again if again.outcome is Outcome.ERROR else result
 
     def keep(self, results: Sequence[Result]) -> None:
         """Keep the results, those of hidden tests in words for students."""

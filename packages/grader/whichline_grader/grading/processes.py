@@ -88,7 +88,7 @@ class Record:
     layer: str = "not run"  # the sandbox that it answered in
     started: datetime = field(default_factory=lambda: datetime.now(UTC))  # when, with the offset from UTC
     seconds: float = 0.0  # how long it took
-    transcript: bytes = b""  # what it has answered, as `Sealed.as_bytes` writes it
+    transcript: bytes = b""  # what it has answered, as `Transcript.as_bytes` writes it
     workers: int = 0  # how many processes answered for it now
 
 
@@ -111,7 +111,7 @@ class Forks:
         gc.freeze()  # a fork that collects garbage copies every page that it looks at
 
     def start(self, name: str, submission: Submission, transcript: bytes) -> None:
-        """Begin to grade a submission, which is not asked again what is `sealed`, if that is of this suite."""
+        """Begin to grade a submission, and ask nothing again that is in its `transcript`, if that is of this suite."""
         pipe, theirs = connection.Pipe(duplex=False)
         prepare_fork()
         arguments = (self._suite, self._sandbox, submission, transcript, theirs)

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from math import fsum
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +41,15 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
     """
     if problem and waive == (points is not None):
         raise click.UsageError(f"expected points for {problem}, such as +0.5, or else --waive")
-    with _decide_on(student, out, last=waive) as (results, grading):
+    with open_results(out) as results:
+        gradebook, found = results.gradebook, grades(results.gradebook, results.course)
+        grading = gradebook.of(student) if waive else None  # a submission that does not count has no grade
+        if grading is None:
+            grade = find_grade(found, student)
+            grading = gradebook.of(grade.id) if waive else grade.grading
+        assert grading
+        only = "" if gradebook.score_with(results.problems) else grading.submission
+        grading = gradebook.with_texts(grading)
         about = {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS], "text": because}
         if waive:
             decisions = [Waiver(**about, problem=each) for each in _choose_violations(grading, problem)]
@@ -52,10 +59,14 @@ def adjust(student: str, problem: str | None, points: float | None, because: str
         else:
             decisions = [Comment(**about)]
         for decision in decisions:
-            results.gradebook.decide(decision, grading.submission)
+            gradebook.decide(decision, grading.submission)
         if problem and points is not None and problem in grading.adjusted:
             before, why = grading.adjusted[problem]
             click.echo(f"It replaces {before:+g} points: {printable(why)}")
+        after = gradebook.with_texts(grading)
+        write_course(Console(), results, only)
+    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {grading.points:.2f} before")
+    click.echo(f"Written to {out / FILE}")
 
 
 def _choose_violations(grading: Grading, problem: str | None) -> list[str]:
@@ -85,25 +96,6 @@ def who(test: str, out: Path) -> None:
     for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
         table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
     Console().print(table if lost else "Nobody lost a point on it")
-
-
-@contextmanager
-def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Results, Grading]]:
-    """Give the grading to decide on, the last one or that which counts; then write what the decision changes."""
-    with open_results(out) as results:
-        gradebook, found = results.gradebook, grades(results.gradebook, results.course)
-        grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
-        if grading is None:
-            grade = find_grade(found, student)
-            grading = gradebook.of(grade.id) if last else grade.grading
-        assert grading
-        only = "" if gradebook.score_with(results.problems) else grading.submission
-        before = gradebook.with_texts(grading)
-        yield results, before
-        after = gradebook.with_texts(before)
-        write_course(Console(), results, only)
-    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
-    click.echo(f"Written to {out / FILE}")
 
 
 def _check_range(results: Results, grading: Grading, problem: str, points: float) -> None:

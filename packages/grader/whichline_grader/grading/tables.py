@@ -7,6 +7,7 @@ from typing import Any
 
 from whichline.engine.result import Outcome
 
+Fields = Mapping[str, Any]  # by name
 BEFORE, VERSION = 10, 11
 SCHEMA = """
 -- One submission, graded by one suite. `tests` is the list of those that it was graded with.
@@ -117,11 +118,7 @@ def make_tables(connection: sqlite3.Connection, version: int) -> None:
 
 
 def put_attempt(
-    connection: sqlite3.Connection,
-    row: Mapping[str, Any],
-    notes: Mapping[str, Any],
-    results: Sequence[dict[str, Any]],
-    id: int | None = None,
+    connection: sqlite3.Connection, row: Fields, notes: Fields, results: Sequence[Fields], id: int | None = None
 ) -> None:
     """Write an attempt in the place of the one with its key; without an `id` it is the last one."""
     tests = json.dumps([(each["test"], each["hidden"]) for each in results])

@@ -3,7 +3,6 @@
 import hmac
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -81,12 +80,6 @@ def describe_rehearsal() -> str:
 def load_course_folder() -> CourseFolder:
     """Read the folder from `course.toml`; raises AssignmentError as `read_toml` does."""
     return read_toml(get_root() / COURSE, CourseFolder, CourseFolder.check, partly=True)
-
-
-def naming(folder: str, secret: bytes) -> str:
-    """Write this folder and this secret into the first lines of the text of `course.toml`."""
-    stated = (get_root() / COURSE).read_text(encoding="utf-8")
-    return name_folder(folder, secret) + re.sub(r"^(folder|secret_sha256) *=.*\n", "", stated, flags=re.MULTILINE)
 
 
 def name_folder(folder: str, secret: bytes) -> str:

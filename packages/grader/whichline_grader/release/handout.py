@@ -46,10 +46,6 @@ RUFF = (sys.executable, "-m", "ruff")
 PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
 
 
-class HandoutError(CourseworkError):
-    """The tree cannot be handed out; the message says which file is in the way and why."""
-
-
 def make_handout(root: Path, version: str) -> dict[str, bytes]:
     """Cut what students receive out of the solved tree: the content of each file, by name.
 
@@ -65,7 +61,7 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _gives_away(line.strip())}
             files[name] = starters[name] = stub(name, source).encode()
     if leftovers := [each for name, content in files.items() for each in _list_leftovers(name, content, secrets)]:
-        raise HandoutError("\n".join(leftovers))
+        raise CourseworkError("\n".join(leftovers))
     assignment = read_assignment(root)
     project = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))["project"]
     kit = {name: files.pop(name) for name in [*files] if PurePath(name).parts[0] in assignment.in_kit}
@@ -79,11 +75,11 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
 def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:
     """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
 
-    The update removes the files of the `previous` release that are no longer there. HandoutError if `out` is in use, or
-    uv cannot resolve the dependencies.
+    The update removes the files of the `previous` release that are no longer there. CourseworkError if `out` is in use,
+    or uv cannot resolve the dependencies.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise HandoutError(f"{out} is not an empty folder; name another")
+        raise CourseworkError(f"{out} is not an empty folder; name another")
     tree = out / "tree"
     files = {**files, ".python-version": f"{PYTHON}\n".encode()}
     for name, content in files.items():
@@ -114,7 +110,7 @@ def stub(name: str, source: str, written: Collection[str] = ()) -> str:
 
 
 def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple[str, list[str]]:
-    """Cut the solutions out of a source, and return it with the lines that went; HandoutError if markers do not pair.
+    """Cut the solutions out of a source, and return it and the lines that went; CourseworkError if markers do not pair.
 
     Functions that are `written`, as "function" or "Class.method", keep theirs; the first of them brings what stands
     outside of functions.
@@ -128,7 +124,7 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
             case marker if marker not in (BEGIN, END):
                 (gone if begun and not keeps else kept).append(line)
             case marker if (marker == BEGIN) == bool(begun):
-                raise HandoutError(f"{name}:{number}: {marker} without its partner")
+                raise CourseworkError(f"{name}:{number}: {marker} without its partner")
             case marker if marker == BEGIN:
                 begun = number
                 around = [function for function, lines in functions.items() if number in lines]
@@ -138,7 +134,7 @@ def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple
             case _:
                 begun = 0
     if begun:
-        raise HandoutError(f"{name}:{begun}: {BEGIN} without its partner")
+        raise CourseworkError(f"{name}:{begun}: {BEGIN} without its partner")
     return "".join(kept), gone
 
 
@@ -162,9 +158,9 @@ def _list_tracked(root: Path) -> Iterator[tuple[str, bytes]]:
         if name == place and (STAFF in parts or parts[0] not in shipped):
             continue
         if place not in known:
-            raise HandoutError(f"{place}: git does not know it; add it or remove it")
+            raise CourseworkError(f"{place}: git does not know it; add it or remove it")
         if (root / place).is_symlink() or not (root / place).is_file():
-            raise HandoutError(f"{place}: not a plain file")
+            raise CourseworkError(f"{place}: not a plain file")
         yield name, (root / place).read_bytes()
 
 
@@ -200,6 +196,6 @@ def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
         run = subprocess.run(command, cwd=folder, env=env, input=stdin, capture_output=True, text=True, check=True)
         return run.stdout
     except FileNotFoundError:
-        raise HandoutError(f"{command[0]} is not installed") from None
+        raise CourseworkError(f"{command[0]} is not installed") from None
     except subprocess.CalledProcessError as error:
-        raise HandoutError(f"{' '.join(command)} failed:\n{error.stderr.strip()}") from None
+        raise CourseworkError(f"{' '.join(command)} failed:\n{error.stderr.strip()}") from None

@@ -1,5 +1,6 @@
 """`staff new-course`: a folder for what a course keeps to itself, where neither git nor a clean-up finds it."""
 
+import re
 import secrets
 import tempfile
 from datetime import datetime
@@ -11,7 +12,7 @@ import torch
 from whichline.engine.assignment import get_root
 from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import write_fixtures
-from whichline_grader.hidden.release import CASES, SECRET, Release, load_course_folder, naming
+from whichline_grader.hidden.release import CASES, SECRET, Release, load_course_folder, name_folder
 from whichline_grader.paths import COURSE
 
 MADE = """\
@@ -37,7 +38,8 @@ def new_course(folder: Path, force: bool) -> None:
     _check(folder, force)
     secret = secrets.token_hex(32).encode()  # anyone could guess a short one from its SHA-256 in course.toml
     place = Path("~") / folder.relative_to(Path.home()) if folder.is_relative_to(Path.home()) else folder
-    named = naming(str(place), secret)
+    stated = get_root() / COURSE
+    text = re.sub(r"^(folder|secret_sha256) *=.*\n", "", stated.read_text(encoding="utf-8"), flags=re.MULTILINE)
     folder.mkdir(0o700, parents=True, exist_ok=True)
     # Whole or not at all: what is there keeps its name until all that is new is written.
     with tempfile.TemporaryDirectory(dir=folder) as new_folder:
@@ -54,8 +56,7 @@ def new_course(folder: Path, force: bool) -> None:
                 (folder / name).rename(kept)
                 click.echo(f"{folder / name} is now {kept}")
             (new / name).rename(folder / name)
-    stated = get_root() / COURSE
-    (unfinished := stated.with_suffix(".new")).write_text(named, encoding="utf-8")
+    (unfinished := stated.with_suffix(".new")).write_text(name_folder(str(place), secret) + text, encoding="utf-8")
     unfinished.rename(stated)
     click.echo(MADE.format(folder=folder), nl=False)
 

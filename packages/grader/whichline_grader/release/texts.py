@@ -20,10 +20,6 @@ IN_BRACKETS = re.compile(r"\((bonus, )?[\d.+ ]+ points?\)")
 IN_CELL = re.compile(r"\| [\d.]+( \(bonus\))? \|")
 
 
-class TextError(CourseworkError):
-    """The texts do not go with the problems; the message says which."""
-
-
 def write_texts(texts: dict[str, str], problems: dict[str, Problem], left_out: Collection[str] = ()) -> dict[str, str]:
     """Write the points of the problems into texts, and leave out what is `left_out`.
 
@@ -43,15 +39,15 @@ def write_texts(texts: dict[str, str], problems: dict[str, Problem], left_out: C
 
 
 def check_texts(texts: Mapping[str, str], problems: Collection[str]) -> None:
-    """Raise TextError unless each problem, and no other, has its line in the texts."""
+    """Raise CourseworkError unless each problem, and no other, has its line in the texts."""
     stated = STATED.findall("\n".join(texts.values()))
     for id in problems:
-        if stated.count(id) != 1:
-            raise TextError(f"docs: {stated.count(id)} lines begin with **Problem `{id}`, expected 1: its section's")
+        if (times := stated.count(id)) != 1:
+            raise CourseworkError(f"docs: {times} lines begin with **Problem `{id}`, expected 1: its section's")
     for id in stated:
         if id not in problems:
             what = f"a line begins with **Problem `{id}`, which is not handed out"
-            raise TextError(f"docs: {what}; give it a section of its own")
+            raise CourseworkError(f"docs: {what}; give it a section of its own")
 
 
 def _make_anchor(section: str) -> str:

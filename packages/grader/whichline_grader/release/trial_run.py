@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -40,14 +40,10 @@ for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
 OF_THE_SOLVED_TREE = ("PYTHONDONTWRITEBYTECODE", "UV_PROJECT_ENVIRONMENT")
 
 
-class TrialError(CourseworkError):
-    """A handout does not work; the message says what was tried and what came."""
-
-
 def try_out(root: Path, out: Path) -> Iterator[str]:
     """Go through a student's term with a clone of the handout, and say after each step what was tried.
 
-    TrialError if a step fails; `root` is the solved tree, and `out` what `write_handout` wrote.
+    CourseworkError if a step fails; `root` is the solved tree, and `out` what `write_handout` wrote.
     """
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
         clone, stubs = Path(folder) / "assignment", Path(folder) / "stubs"
@@ -65,20 +61,16 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
         problems = load_problems(root)
-        _run_commands(clone, read_assignment(root).command, problems, out)
+        hinted = [("hint", id) for id, each in problems.items() if each.hints][:1]
+        updates = map(str, out.resolve().glob("update-*.zip"))
+        for each in (("check",), *hinted, ("submit",), ("submit", "--check", "submission.zip"), ("update", *updates)):
+            _run(clone, "uv", "run", read_assignment(root).command, *each)
         yield "check, hint, submit and update work there, and its submission.zip reads back"
         graded = beside.submit(_grade, root, clone / "submission.zip", Path(folder) / "results")
         _watch(clone, next(iter(problems)))
         yield "check --watch shows the board, and another one after a save"
         yield f"every file can be imported, and each problem asks for what is missing: {walked.result()} functions"
         yield f"graded, submission.zip gets {graded.result()} points"
-
-
-def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
-    hinted = [id for id, each in problems.items() if each.hints]
-    told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]
-    for each in (*told, ("update", *map(str, out.resolve().glob("update-*.zip")))):
-        _run(clone, "uv", "run", command, *each)
 
 
 def lend_bytecode(environment: Path) -> None:
@@ -101,30 +93,30 @@ def _grade(root: Path, submission: Path, out: Path) -> str:
     _run(root, *grade, environment=dict(os.environ))
     report = json.loads((out / "submission" / "results.json").read_text())
     if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
-        raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
+        raise CourseworkError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
     most = sum(each.points for each in load_problems(root).values())
     if not math.isclose(report["score"], most):
         feedback = (out / "submission" / "feedback.md").read_text().strip()
-        raise TrialError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")
+        raise CourseworkError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")
     return f"{report['score']:g} of {report['extra_data']['maximum']:g}"
 
 
 def _import_all(tree: Path, package: str, python: str) -> None:
-    """Import every file beside the stubs; TrialError if one cannot be imported."""
+    """Import every file beside the stubs; CourseworkError if one cannot be imported."""
     command = [python, "-c", IMPORT_ALL.format(package=package)]
     imported = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if imported.returncode != 0:
         places = re.findall(r'File "(.+)", line (\d+)', imported.stderr)
         where = f"{os.path.relpath(places[-1][0], tree.resolve())}, line {places[-1][1]}: " if places else ""
         error = imported.stderr.strip().splitlines()[-1]
-        raise TrialError(f"as handed out, a file cannot be imported: {where}{error}")
+        raise CourseworkError(f"as handed out, a file cannot be imported: {where}{error}")
 
 
 def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
     """Solve the handout in `tree`, a function at a time, with the solution in `root`; count what is asked for.
 
-    TrialError if a file cannot be imported beside the stubs, a test fails for another reason than that something is not
-    written yet, or a problem asks for what is not in its files. `python` finds the kit.
+    CourseworkError if a file cannot be imported beside the stubs, a test fails for another reason than that something
+    is not written yet, or a problem asks for what is not in its files. `python` finds the kit.
     """
     _import_all(tree, read_assignment(root).package, python)
     problems = list(load_problems(tree).values())
@@ -147,14 +139,14 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
             came = results(problems[number:])
             if odd := [result for result in came if result.check is not Check.NOT_WRITTEN]:
                 what = f"{odd[0].test} should ask for what is missing: {odd[0].headline or 'passes'}"
-                raise TrialError(f"before {problem.id} is written, {what}")
+                raise CourseworkError(f"before {problem.id} is written, {what}")
             came = [result for result in came if result.problem == problem.id]
             while missing := next((result for result in came if not result.passed), None):
                 file, function = missing.functions[-1] if missing.functions else ("", "")
                 if missing.check is not Check.NOT_WRITTEN or not file or function in written[file]:
-                    raise TrialError(f"while {problem.id} is written, {missing.test} says: {missing.headline}")
+                    raise CourseworkError(f"while {problem.id} is written, {missing.test} says: {missing.headline}")
                 if file not in ("adapters.py", *problem.files):
-                    raise TrialError(f"{problem.id} asks for {function} in {file}, which is not one of its files")
+                    raise CourseworkError(f"{problem.id} asks for {function} in {file}, which is not one of its files")
                 written[file].add(function)
                 (tree / file).write_text(stub(file, (root / file).read_text(), written[file]))
                 came = results([problem])
@@ -178,11 +170,11 @@ def _watch(tree: Path, problem: str) -> None:
         terminal.send("q")
         terminal.expect(pexpect.EOF)
     except pexpect.ExceptionPexpect:
-        raise TrialError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
+        raise CourseworkError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
     finally:
         terminal.close(force=True)
     if terminal.exitstatus != 0:
-        raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
+        raise CourseworkError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
 def _make_environment() -> dict[str, str]:
@@ -195,4 +187,4 @@ def _run(folder: Path, *command: str, environment: dict[str, str] | None = None)
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         output = (process.stdout + process.stderr).strip()
-        raise TrialError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")
+        raise CourseworkError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

@@ -196,13 +196,13 @@ class Interview(AbstractContextManager["Interview"]):
         self._what = what
         connection.send(frame)
         try:
-            self._wait(connection, self._call_seconds)
+            self._wait(connection)
             while self._lender and (reply := self._lender.reply(connection.reply or (b"", b""), token)):
                 self._count_bytes(connection)
                 if self._bytes > ANSWERS_BYTES:
                     raise LimitExceeded(f"{what}: all its requests together are larger than they can need to be")
                 connection.send(reply)
-                self._wait(connection, self._call_seconds)
+                self._wait(connection)
             reply = check(connection.reply or (b"", b""), token, tensors)
             self._count_bytes(connection)
         except FrameError as error:
@@ -227,12 +227,9 @@ class Interview(AbstractContextManager["Interview"]):
         if connection.surplus:
             raise FrameError(f"{connection.surplus} bytes after the reply")
 
-    @property
-    def _call_seconds(self) -> float:
-        """The time for the next call: a fifth once the submission has stalled, or it could stall for minutes."""
-        return self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
-
-    def _wait(self, connection: Connection, seconds: float) -> None:
+    def _wait(self, connection: Connection) -> None:
+        """Wait for a reply, for a fifth of the time once the submission has stalled, or it could stall for minutes."""
+        seconds = self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
         try:
             connection.exchange(0)
             connection.exchange(SAMPLE_SECONDS)  # long enough for most calls

@@ -163,7 +163,7 @@ def _decode_tensors(header: dict[str, Any], key: str, tensors: list[Tensor], cou
     return decoded
 
 
-def _expect_items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
+def _expect_items(value: object, what: str, most: int) -> list[Any]:
     items = expect(list, value, f"a list of {what}")
     if len(items) > most:
         raise FrameError(f"expected at most {most} {what}, got {len(items)}")
