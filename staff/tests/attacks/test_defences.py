@@ -21,14 +21,12 @@ from staff.tests.attacks.catalogue import feeder
 from staff.tests.grading.test_gradebook import GRADING
 from staff.tests.live import Live, connect
 from whichline.engine.assignment import load_problems
-from whichline_grader.grading import feedback as feedback_file
 from whichline_grader.grading.feedback import feedback, fence
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.identity import make_safe_name
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.sandbox import confinement as sandbox
-from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
 from whichline_grader.sandbox import reply as replies
 from whichline_grader.sandbox.files import Refused
@@ -85,7 +83,7 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = write_attack("exploding_archive", tmp_path)
     with pytest.raises(Refused):
         take_in(path)
-    monkeypatch.setattr(files, "MAX_SOURCE_BYTES", 1 << 30)
+    monkeypatch.setattr("whichline_grader.sandbox.files.MAX_SOURCE_BYTES", 1 << 30)
     assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
 
 
@@ -108,7 +106,7 @@ def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     name = write_attack("name_that_is_no_text", tmp_path).name
     feedback(Report(replace(GRADING, submission=make_safe_name(name)), {})).encode()
     feedback(Report(replace(GRADING, submission=name), {})).encode()
-    monkeypatch.setattr(feedback_file, "printable", lambda text: text)
+    monkeypatch.setattr("whichline_grader.grading.feedback.printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):
         feedback(Report(replace(GRADING, submission=name), {})).encode()
 
@@ -148,7 +146,7 @@ def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Reply:
 def test_large_replies(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="a reply with more bytes"):
         answer("large_replies")
-    monkeypatch.setattr(connection, "REPLY_BYTES", 64 << 20)
+    monkeypatch.setattr("whichline_grader.sandbox.connection.REPLY_BYTES", 64 << 20)
     assert answer("large_replies")[0].nbytes == 20 << 20
 
 
@@ -157,8 +155,7 @@ def test_large_replies(answer: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forged_reply(answer: Reply, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
     with pytest.raises(ProtocolViolation):
         answer(name)
-    check = replies.check
-    monkeypatch.setattr(client, "check", lambda raw, token, sent: check(raw, json.loads(raw[0]).get("token"), sent))
+    monkeypatch.setattr(client, "check", lambda raw, _, sent: replies.check(raw, json.loads(raw[0]).get("token"), sent))
     for _ in range(50):
         # Where the true reply is read together with the forged one, it is too long.
         with suppress(ProtocolViolation):

@@ -210,11 +210,9 @@ def test_fixtures_that_cannot_be_collected(fork: Watched) -> None:
     student, terminal = fork
     cases, elsewhere = student.folder / "fixtures" / "linear", student.folder / "fixtures" / "elsewhere"
     cases.rename(elsewhere)
-    student.replace("adapters.py", "import torch\n", "import torch\n\n")
-    terminal.shows("no case matches linear", "h hint")
-    elsewhere.rename(cases)
-    student.replace("adapters.py", "import torch\n\n", "import torch\n")
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, "adapters.py", "import torch\n", "import torch\n\n"):
+        terminal.shows("no case matches linear", "h hint")
+        elsewhere.rename(cases)
 
 
 @each_way

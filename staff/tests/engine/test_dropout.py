@@ -11,7 +11,6 @@ from whichline.engine.case import Case, load_case
 from whichline.engine.compare import WrongAnswer
 from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
 
-FIXTURES = ROOT / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
 SLOW = pytest.param("row_loops_gathered_keys", marks=pytest.mark.nightly)
 PAIR = "expected a tuple: the answer and the matrix of weights"
@@ -26,7 +25,7 @@ NOT_SUMMED = "the output is not the sum of the values times the weights that cam
 @pytest.fixture
 def case() -> Case:
     """A dropout of 0.25 on 4,588 weights."""
-    return load_case(FIXTURES, "attention_module-dropout/3d-no-mask").copy()
+    return load_case(ROOT / "fixtures", "attention_module-dropout/3d-no-mask").copy()
 
 
 def refuse(case: Case, answer: object) -> WrongAnswer:
@@ -130,7 +129,7 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
 
 @pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])
 def test_masked_keys_keep_no_weight(added: float) -> None:
-    case = load_case(FIXTURES, "attention_module-dropout/4d-padding").copy()
+    case = load_case(ROOT / "fixtures", "attention_module-dropout/4d-padding").copy()
     output, weights = RIGHT[MODULE](**case.inputs)
     check_dropout(case, (output, weights))
     weights = weights + added * ~case.mask

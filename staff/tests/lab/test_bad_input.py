@@ -1,7 +1,6 @@
 """What the lab's commands say of bad input: one line and status 2, and nothing is written."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_bad_input(lab: Lab, files: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of adapters.py, beside it
+    monkeypatch.setattr("sys.dont_write_bytecode", True)  # of adapters.py, beside it
     shutil.copytree(files, Path.cwd(), dirs_exist_ok=True)
     result = lab(*command.split())
     assert result.output.startswith(f"Error: {message}")

@@ -1,6 +1,5 @@
 """`cs336 debug`: the marks before the student's lines, where NaN first appears, and what it says of any other call."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -289,8 +288,8 @@ def test_what_is_still_to_be_written(lab: Lab) -> None:
 
 
 def test_code_that_cannot_be_imported_twice(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "once", 0, raising=False)
-    monkeypatch.delattr(sys, "once")
+    monkeypatch.setattr("sys.once", 0, raising=False)
+    monkeypatch.delattr("sys.once")
     once = "import sys\nassert not hasattr(sys, 'once'), 'twice'\nsys.once = True\n"
     result = lab("debug", *CAUSAL, adapters=once + ATTENTION)
     said = "Error: your lines cannot be marked: the code cannot be imported a second time: AssertionError: twice\n"

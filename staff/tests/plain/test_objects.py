@@ -15,7 +15,6 @@ class Scale(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(width))
-
     def forward(self, x):
         rms = x.square().mean(-1, keepdim=True).sqrt()
         return x / rms + self.gain
@@ -23,9 +22,7 @@ class Scale(nn.Module):
 class Pair(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.scale = Scale(width)
-        self.linear = nn.Linear(width, width)
-
+        self.scale, self.linear = Scale(width), nn.Linear(width, width)
     def forward(self, x):
         return self.linear(self.scale(x))
 
@@ -34,14 +31,12 @@ class Positions(nn.Module):
         super().__init__()
         rates = 10.0 ** torch.arange(width)
         self.register_buffer("table", torch.outer(torch.arange(longest), rates).cos())
-
     def forward(self, x):
         return x + self.table[: len(x)]
 
 class Momentum(torch.optim.Optimizer):
     def __init__(self, params, lr, momentum):
         super().__init__(params, {"lr": lr, "momentum": momentum})
-
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
@@ -53,9 +48,7 @@ class Momentum(torch.optim.Optimizer):
 
 class Decay:
     def __init__(self, start, rate):
-        self.start, self.rate = start, rate
-        self.calls = 0
-
+        self.start, self.rate, self.calls = start, rate, 0
     def step(self):
         self.calls += 1
         factor = self.rate ** (self.calls + 1)
@@ -66,7 +59,6 @@ class Renamed(nn.Module):
         super().__init__()
         self.columns = nn.Parameter(torch.ones(width))
         self.weight_of_rows = nn.Parameter(torch.ones(width, 1))
-
     def forward(self, x):
         return x * self.columns - self.weight_of_rows
 
@@ -74,22 +66,16 @@ class Short(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-
     def forward(self, x):
         return x * self.weight
 
-class Right(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
+class Right(Short):
     def forward(self, x):
         return self.weight * x
 
 class Warmup:
     def __init__(self, most):
         self.most, self.calls = most, 0
-
     def step(self):
         self.calls += 1
         return 0.37 * min(self.calls, self.most + 1)
@@ -97,7 +83,6 @@ class Warmup:
 class Words:
     def __init__(self, separator):
         self.separator = separator
-
     def join(self, words):
         if not words:
             return ""
@@ -107,14 +92,12 @@ class Gain(nn.Module):
     def __init__(self, width, device=None):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(width, device=device))
-
     def forward(self, x):
         return x * self.gain + 1
 
 class Stepping:
     def __init__(self, params, rate):
         self.params, self.rate = list(params), rate
-
     def step(self):
         for p in self.params:
             self.move(p, p.grad)
@@ -127,20 +110,17 @@ class Descent(Stepping):
 class Stats:
     def __init__(self):
         self.count, self.mean = 0, 0.0
-
     def add(self, x, count):
         total = self.count + count
         self.mean = self.mean + (x - self.mean) * self.count / total
         self.count = total
         return self
-
     def read(self):
         return self.mean
 
 class Table:
     def __init__(self):
         self.rows = []
-
     def fill(self, size):
         for row in range(size - 1):
             self.rows.append(row)
@@ -148,16 +128,15 @@ class Table:
 class Total:
     def __init__(self, share):
         self.share, self.total = share, 0.0
-
     def add(self, x):
         self.total += x
         return self.total + self.share
+
 class Follow:
     def __init__(self, params):
         self.params = list(params)
         self.sums = [torch.zeros_like(p) for p in self.params]
         self.squares = [torch.zeros_like(p) for p in self.params]
-
     @torch.no_grad()
     def step(self, slopes):
         for p, slope, total, square in zip(self.params, slopes, self.sums, self.squares):
@@ -178,7 +157,6 @@ class Scale(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.weight = nn.Parameter(torch.rand(size))
-
     def forward(self, x):
         root = (x * x).mean(dim=-1, keepdim=True) ** 0.5
         return x / root * self.weight
@@ -187,7 +165,6 @@ class Pair(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.norm, self.mix = Scale(size), nn.Linear(size, size)
-
     def forward(self, x):
         normed = self.norm(x)
         return F.linear(normed, self.mix.weight, self.mix.bias)
@@ -197,14 +174,12 @@ class Positions(nn.Module):
         super().__init__()
         frequencies = 1 / 10.0 ** torch.arange(size)
         self.waves = torch.cos(torch.arange(count)[:, None] * frequencies)
-
     def forward(self, x):
         return self.waves[: x.shape[0]] + x
 
 class Momentum(torch.optim.Optimizer):
     def __init__(self, params, lr, momentum):
         super().__init__(params, dict(lr=lr, momentum=momentum))
-
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
@@ -218,7 +193,6 @@ class Momentum(torch.optim.Optimizer):
 class Decay:
     def __init__(self, first, ratio):
         self.now, self.ratio = first, ratio
-
     def step(self):
         self.now = self.now * self.ratio
         return self.now
@@ -227,7 +201,6 @@ class Doubled(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.rows, self.columns = nn.Parameter(torch.ones(size, 1)), nn.Parameter(torch.ones(size))
-
     def forward(self, x):
         wide = x * self.columns
         return wide * self.rows
@@ -236,7 +209,6 @@ class Short(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.ones(size))
-
     def forward(self, x):
         return x * self.weight + self.bias
 
@@ -244,14 +216,12 @@ class Right(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.gain = nn.Parameter(torch.zeros(size))
-
     def forward(self, x):
         return x * self.gain
 
 class Warmup:
     def __init__(self, last):
         self.last, self.count = last, 0
-
     def step(self):
         self.count = min(self.count + 1, self.last)
         return self.count * 0.37
@@ -259,7 +229,6 @@ class Warmup:
 class Words:
     def __init__(self, between):
         self.between = between
-
     def join(self, words):
         return self.between.join(words)
 
@@ -267,14 +236,12 @@ class Gain(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
-
     def forward(self, x):
         return self.weight * x
 
 class Descent:
     def __init__(self, params, rate):
         self.params, self.rate = list(params), rate
-
     def step(self):
         for p in self.params:
             slope = self.rate * p.grad
@@ -283,26 +250,22 @@ class Descent:
 class Stats:
     def __init__(self):
         self.n, self.sum = 0, 0.0
-
     def add(self, x, count):
         self.sum += x * count
         self.n += count
         return self
-
     def read(self):
         return self.sum / self.n
 
 class Table:
     def __init__(self):
         self.entries = {}
-
     def fill(self, size):
         self.entries = dict.fromkeys(range(size))
 
 class _Sum:
     def __init__(self, share):
         self.numbers, self.share = [], share
-
     def add(self, x):
         self.numbers.append(x)
         return sum(self.numbers) * self.share
@@ -312,7 +275,6 @@ class Follow:
         self.params = list(params)
         self.squares = [torch.zeros_like(p) for p in self.params]
         self.sums = [torch.zeros_like(p) for p in self.params]
-
     @torch.no_grad()
     def step(self, slopes):
         for i, p in enumerate(self.params):
@@ -477,7 +439,7 @@ def test_right_code_is_not_changed_for_a_wrong_test(places: dict[str, str]) -> N
 
 def test_the_line_that_returns_another_text(places: dict[str, str]) -> None:
     assert places["test_words"].strip() == (
-        "code_.py:95, in Words.join\n"
+        "code_.py:80, in Words.join\n"
         "    return self.separator.join(words[1:])\n"
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         "Call 1 of code_.Words.join gives 'b-c', and the reference 'a-b-c'."

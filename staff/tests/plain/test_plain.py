@@ -93,9 +93,24 @@ def balance(x, weights):
 
 def above(x, y):
     return x >= y
+
+def weigh(x, first, second):
+    return x * first + second
+"""
+ADAPTERS = """
+import random
+
+import code_
+
+def run_weigh(x, first, second):
+    return code_.weigh(x, first, second).flip(0)
+
+def run_draw(n):
+    return random.randrange(n - 1)
 """
 SOLUTION = """
 import numpy as np
+import torch
 
 def share_out(x):
     return np.exp(x) / np.exp(x).sum(1)[:, None]
@@ -155,6 +170,12 @@ def balance(x, weights):
 
 def above(x, y):
     return y < x
+
+def run_weigh(x, first, second):
+    return x * first + second
+
+def run_draw(n):
+    return int(torch.randint(n, ()))
 """
 TESTS = """
 import unittest
@@ -162,7 +183,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import adapters
 import code_ as code
 
 @pytest.fixture
@@ -235,6 +258,12 @@ def test_balance(x):
 def test_above(x):
     assert code.above(x, np.full((2, 3), 4.0)).sum() == 3
 
+def test_weigh():
+    assert adapters.run_weigh(torch.tensor([3.0, 1.0, 2.0]), 5.0, 7.0).tolist() == [22.0, 12.0, 17.0]
+
+def test_draw():
+    assert max(adapters.run_draw(3) for _ in range(60)) == 2
+
 async def test_async():
     assert code.plain(1) == 2
 
@@ -268,7 +297,9 @@ def run_suite(folder: Path, table: str, code: str, solution: str, tests: str) ->
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run_suite(tmp_path_factory.mktemp("suite"), TABLE, CODE, SOLUTION, TESTS)
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "adapters.py").write_text(ADAPTERS)
+    return run_suite(folder, TABLE.replace('["code_"]', '["code_", "adapters"]'), CODE, SOLUTION, TESTS)
 
 
 @pytest.fixture
@@ -357,58 +388,16 @@ def test_what_a_right_call_makes_of_wrong_arguments_is_not_trusted(places: dict[
     assert "return weights @ y" not in places["test_mix"]
 
 
-ADAPTERS = """
-import random
-
-import code_
-
-def run_weigh(x, first, second):
-    return code_.weigh(x, first, second).flip(0)
-
-def run_draw(n):
-    return random.randrange(n - 1)
-"""
-RIGHT_OF_ADAPTERS = """
-import torch
-
-def run_weigh(x, first, second):
-    return x * first + second
-
-def run_draw(n):
-    return int(torch.randint(n, ()))
-"""
-TESTS_OF_ADAPTERS = """
-import torch
-
-import adapters
-
-def test_weigh():
-    assert adapters.run_weigh(torch.tensor([3.0, 1.0, 2.0]), 5.0, 7.0).tolist() == [22.0, 12.0, 17.0]
-
-def test_draw():
-    assert max(adapters.run_draw(3) for _ in range(60)) == 2
-"""
-
-
-@pytest.fixture(name="of_adapters", scope="module")
-def explain_adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("adapters")
-    (folder / "adapters.py").write_text(ADAPTERS)
-    table = TABLE.replace('["code_"]', '["code_", "adapters"]')
-    code = "def weigh(x, first, second):\n    return x * first + second\n"
-    return run_suite(folder, table, code, RIGHT_OF_ADAPTERS, TESTS_OF_ADAPTERS)
+@pytest.mark.slow
+def test_a_line_of_an_adapter_is_marked_if_no_change_behind_it_helps(places: dict[str, str]) -> None:
+    assert places["test_weigh"].startswith("adapters.py:7, in run_weigh")
+    assert places["test_weigh"].endswith("With a part of this left out, the failing test passes.")
 
 
 @pytest.mark.slow
-def test_a_line_of_an_adapter_is_marked_if_no_change_behind_it_helps(of_adapters: dict[str, str]) -> None:
-    assert of_adapters["test_weigh"].startswith("adapters.py:7, in run_weigh")
-    assert of_adapters["test_weigh"].endswith("With a part of this left out, the failing test passes.")
-
-
-@pytest.mark.slow
-def test_calls_that_draw_from_other_random_numbers_are_not_compared(of_adapters: dict[str, str]) -> None:
-    assert "does not return what" not in of_adapters["test_draw"]
-    assert of_adapters["test_draw"].startswith("adapters.py:10, in run_draw")
+def test_calls_that_draw_from_other_random_numbers_are_not_compared(places: dict[str, str]) -> None:
+    assert "does not return what" not in places["test_draw"]
+    assert places["test_draw"].startswith("adapters.py:10, in run_draw")
 
 
 @pytest.mark.slow

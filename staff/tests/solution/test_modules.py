@@ -1,4 +1,4 @@
-"""What the docstrings of the modules in cs336_basics/nn/ promise, beyond what is asked of students."""
+"""What the docstrings of the modules in cs336_basics/nn/ and given/ promise, beyond what is asked of students."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from operator import attrgetter
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from cs336_basics.given.self_attention_block import SelfAttentionBlock
 from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
@@ -89,6 +90,43 @@ def test_the_causal_mask_is_built_once_for_the_longest_sequence() -> None:
 def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
     attention = CausalMultiHeadSelfAttention(4, 2, RotaryPositionalEmbedding(10000.0, 2, 5))
     assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
+
+
+def test_the_block_that_students_are_given_gives_what_pytorch_gives() -> None:
+    """`nn.MultiheadAttention` with the block's weights, after PyTorch's LayerNorm; its gradients, too."""
+    torch.manual_seed(0)
+    block = SelfAttentionBlock(12, 3)
+    theirs = nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
+    with torch.no_grad():
+        by_head = torch.stack([head.get_parameter("weight") for head in block.heads]).unflatten(1, (3, 4))
+        theirs.in_proj_weight.copy_(by_head.transpose(0, 1).flatten(0, 2))
+        theirs.out_proj.weight.copy_(block.output.weight)
+    x = torch.randn(2, 7, 12, requires_grad=True)
+    normalised = F.layer_norm(x, (12,))
+    expected, weights = theirs(normalised, normalised, normalised, average_attn_weights=False)
+    torch.testing.assert_close(block(x), x + expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(block.attention_weights(x), weights, atol=1e-5, rtol=0)
+    cotangent = torch.randn(2, 7, 12)
+    gradients = (torch.autograd.grad((y * cotangent).sum(), x)[0] for y in (block(x), x + expected))
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=0)
+
+
+def test_decoding_follows_another_device() -> None:
+    attention, x = GroupedQueryAttention(12, 6, 2, ROPE, window=2), torch.ones(3, 12)
+    with torch.device("meta"):  # modules without a device of their own go there
+        answer, _ = attention(x)
+    assert answer.device.type == "cpu"
+
+
+def test_the_cache_grows_by_one_row_of_the_heads_that_are_shared() -> None:
+    """Nothing larger stays behind the tensors that are returned."""
+    attention, x = GroupedQueryAttention(12, 6, 2, ROPE), torch.ones(1, 12)
+    _, cache = attention(x)
+    for tokens in range(2, 6):
+        _, cache = attention(x, cache)
+        for kept in cache:
+            assert kept.shape == (2, tokens, 2)
+            assert kept.untyped_storage().nbytes() == 4 * 2 * tokens * 2
 
 
 @pytest.mark.parametrize(
