@@ -27,7 +27,7 @@ PUBLIC: list[CaseSpec] = specs(
             "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far larger than initial weights
             "3d": inputs(2, 3, d_in=7, d_out=5),
             "square": inputs(4, 4, d_in=4, d_out=4),
-        },
+        }
     },
 )
 
@@ -40,7 +40,7 @@ HIDDEN: list[CaseSpec] = specs(
             "3d": inputs(3, 2, d_in=3, d_out=11),
             "4d": inputs(2, 3, 5, d_in=11, d_out=7),
             "square": inputs(6, 6, d_in=6, d_out=6),
-        },
+        }
     },
 )
 

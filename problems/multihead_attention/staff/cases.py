@@ -77,7 +77,7 @@ HIDDEN: list[CaseSpec] = specs(
             "no-batch-padding": inputs(queries=3, keys=11, d_model=15, num_heads=5, mask="padding"),
             "two-batch-dims": inputs(3, 2, d_model=14, num_heads=2, mask="same for all"),
             "square-padding": inputs(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
-        },
+        }
     },
 )
 

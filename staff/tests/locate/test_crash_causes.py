@@ -406,10 +406,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (HEADS, "`heads` is a list since adapters.py:61, `[each for each in q]`."),
         ("    heads = run_scaled", "    heads = [each for each in q]\n    n = heads.shape\n    heads = run_scaled"),
     ),
-    "the truth of a tensor": (
-        (ATTENTION, TRUTH),
-        ("    if mask is not None:", "    if mask:"),
-    ),
+    "the truth of a tensor": ((ATTENTION, TRUTH), ("    if mask is not None:", "    if mask:")),
     "a dtype without its name": (
         (HEADS, "This function takes a dtype only by name: `dtype=torch.bool`."),
         (CAUSAL, "torch.ones((length, length), torch.bool).tril()"),

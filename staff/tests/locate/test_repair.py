@@ -49,10 +49,7 @@ def make_changes(
 
 
 def list_answers(
-    source: str,
-    *arguments: Any,
-    alike: Collection[str] = ("a", "c[0]", "1"),
-    **given: Any,
+    source: str, *arguments: Any, alike: Collection[str] = ("a", "c[0]", "1"), **given: Any
 ) -> dict[Any, str]:
     """Return the answers of all mutants of `f`, each with its words; `make_changes` also gets what is `given`."""
     tree = ast.parse(source)
