@@ -13,6 +13,7 @@ from whichline.locate.reference import load_references
 
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
+MASK = "torch.ones(length, length, dtype=torch.bool)"
 
 
 @pytest.fixture
@@ -40,10 +41,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)"), ("d_k ** 1 / 2", "Expected √d_k, 3.317; found 5.5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), ("Q.shape[-2]", "Expected d_k, 11; found 5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "*_, d_k, _ = Q.shape"), ("d_k", "Expected d_k, 11; found 5.")),
-        (
-            (ATTENTION, "    d_k =", "    Q.sub_(Q)\n    d_k ="),
-            ("Q.sub_(Q)", "Expected the queries; found 0 everywhere."),
-        ),
+        ((ATTENTION, "d_k =", "Q.sub_(Q)\n    d_k ="), ("Q.sub_(Q)", "Expected the queries; found 0 everywhere.")),
         (
             (ATTENTION, " / math.sqrt(d_k)", ""),
             ('einsum(Q, K, "... q d, ... k d -> ... q k")', "Expected the scaled scores; found the scores."),
@@ -60,10 +58,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
                 "found numbers that sum to 1 along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`).",
             ),
         ),
-        (
-            (ATTENTION, "scores_of(Q.to(wide), K", "scores_of(K.to(wide), K"),
-            ("K", "Expected the queries; found the keys."),
-        ),
+        ((ATTENTION, "(Q.to(wide), K", "(K.to(wide), K"), ("K", "Expected the queries; found the keys.")),
         ((ATTENTION, "return scores\n", "return scores * 2\n"), ("scores * 2", "scores; found 2 times that value.")),
         (
             (LINEAR, "weights.T\n", "weights.T + 1\n"),
@@ -96,17 +91,8 @@ def explain(program: Callable[..., Suite]) -> Explain:
             (ROPE, "self.sin[positions]", "self.cos[positions]"),
             ("self.cos", "Expected the sines of all positions; found the cosines of all"),
         ),
-        (
-            (HEADS, ".tril()", ".tril(-1)"),
-            (
-                "torch.ones(length, length, dtype=torch.bool).tril(-1)",
-                "found False on the diagonal, where True belongs.",
-            ),
-        ),
-        (
-            (HEADS, ".tril()", ""),
-            ("torch.ones(length, length, dtype=torch.bool)", "found True in 21 places where False belongs."),
-        ),
+        ((HEADS, ".tril()", ".tril(-1)"), (f"{MASK}.tril(-1)", "found False on the diagonal, where True belongs.")),
+        ((HEADS, ".tril()", ""), (MASK, "found True in 21 places where False belongs.")),
         (
             (HEADS, "(h d) -> ... h", "(d h) -> ... h"),
             ('rearrange(x @ w.T, "... n (d h) -> ... h n d", h=num_heads)', "found the same numbers in other places."),
@@ -132,10 +118,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ),
         (
             (BLOCKS, "shrink * weighted + e", "weighted + e"),
-            (
-                "weighted + e @ V[..., j : j + size, :].to(wide)",
-                " plus Σ exp(s − m) v of key block 2 of query block 1.",
-            ),
+            ("weighted + e @ V[..., j : j + size, :].to(wide)", "plus Σ exp(s − m) v of key block 2 of query block 1."),
         ),
         (
             (DECODING, "past + torch.arange(in", "torch.arange(in"),
@@ -157,9 +140,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ),
     ],
 )
-def test_one_mistake_is_told_with_its_place(
-    explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]
-) -> None:
+def test_a_mistake_is_told_at_its_place(explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]) -> None:
     (problem, old, new), (place, difference) = mistake, told
     (finding,) = explain(problem, (old, new))
     assert place.startswith(marked(finding).removesuffix(" …"))

@@ -48,9 +48,7 @@ def make_changes(
     )
 
 
-def list_answers(
-    source: str, *arguments: Any, alike: Collection[str] = ("a", "c[0]", "1"), **given: Any
-) -> dict[Any, str]:
+def list_answers(source: str, *args: Any, alike: Collection[str] = ("a", "c[0]", "1"), **given: Any) -> dict[Any, str]:
     """Return the answers of all mutants of `f`, each with its words; `make_changes` also gets what is `given`."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
@@ -62,7 +60,7 @@ def list_answers(
         if code := mutable.compile(mutant, "f.py"):
             names["f"].__code__ = code
             try:
-                answers.setdefault(names["f"](*arguments), mutant.words)
+                answers.setdefault(names["f"](*args), mutant.words)
             except Exception:  # noqa: S112 (a mutant may raise anything)
                 continue
     return answers

@@ -2,12 +2,17 @@
 
 import pytest
 
-from staff.tests.locate.conftest import Explain
+from staff.tests.locate.conftest import Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
 
 ATTENTION = "scaled_dot_product_attention"
 SCALE = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
 HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
+CAUSAL, ADDED = (
+    "torch.ones(length, length, dtype=torch.bool).tril()",
+    "torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
+)
+PROJECTIONS = f"q, k, v = ({SPLIT})"
 TABLES = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
 MAPPED = (
     HEADS,
@@ -33,7 +38,7 @@ ROTATION_INLINE = (
 """,
 )
 PROJECTED = (
-    f"q, k, v = ({SPLIT})",
+    PROJECTIONS,
     """q = x @ weights[0]
     k = x @ weights[1]
     v = x @ weights[2]
@@ -183,7 +188,7 @@ def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_rea
 
 def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find_alone: Explain) -> None:
     split = (
-        f"q, k, v = ({SPLIT})",
+        PROJECTIONS,
         """def split(t):
         return rearrange(t, "... n (h d) -> ... h n d", h=num_heads)
     q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)""",
@@ -202,7 +207,7 @@ def test_a_number_that_others_could_replace_as_well_is_not_told(find_alone: Expl
 def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> None:
     """One projection for all three: also where the wrong one of them is rotated after that."""
     fused = (
-        f"q, k, v = ({SPLIT})",
+        PROJECTIONS,
         """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
     q = rearrange(fused[..., :d], "... n (h d) -> ... h n d", h=num_heads)
     k = rearrange(fused[..., 2 * d :], "... n (h d) -> ... h n d", h=num_heads)
@@ -216,7 +221,7 @@ def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> N
 
 def test_a_helper_that_is_right_in_one_of_its_calls_is_marked_where_it_is_called_wrongly(find_alone: Explain) -> None:
     split = (
-        f"q, k, v = ({SPLIT})",
+        PROJECTIONS,
         """def split(t, w):
         return rearrange(t @ w.T, "... n (h d) -> ... h n d", h=num_heads)
     q = split(x, weights[0])
@@ -245,11 +250,7 @@ def test_two_mistakes_in_one_function_are_found_though_wrong_values_make_it_rais
         "q, k = rotation(q, positions), rotation(k, positions)",
         "q, k, v = (rotation(x, positions) for x in (q, k, v))",
     )
-    joined = (
-        'heads, "... h n d -> ... n (h d)") @ o_proj_weight.T, k',
-        'heads, "... h n d -> ... n (d h)") @ o_proj_weight.T, k',
-    )
-    found = find_alone("decoding", rotated, joined)
+    found = find_alone("decoding", rotated, ('(h d)") @ o_proj', '(d h)") @ o_proj'))
     assert list_marks(found) == ["rotation(x, positions)", 'rearrange(heads, "... h n d -> ... n (d h)")']
     assert found[1].proof == "With these two corrected, all 21 failing tests pass."
 
@@ -276,43 +277,30 @@ def scores_of"""
 
 
 def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:
-    frequencies = (
-        "torch.arange(0, d, 2, dtype=torch.float64) / d)",
-        "torch.arange(0, d, 2, dtype=torch.float64) / (d // 2))",
-    )
+    frequencies = ("float64) / d)", "float64) / (d // 2))")
     found = find_alone("rope", frequencies, ("torch.arange(longest, dtype", "torch.arange(1, longest + 1, dtype"))
-    marks = [
+    assert list_marks(found) == [
         "-torch.arange(0, d, 2, dtype=torch.float64) / (d // 2)",
         "torch.arange(1, longest + 1, dtype=torch.float64)[:, None]",
     ]
-    assert list_marks(found) == marks
 
 
 def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain) -> None:
-    ones = (
-        "torch.ones(length, length, dtype=torch.bool).tril()",
-        "torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)",
-    )
-    (finding,) = find_alone(MULTIHEAD, ones)
-    assert list_marks([finding]) == ["torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"]
+    wrong = "torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"
+    (finding,) = find_alone(MULTIHEAD, (CAUSAL, wrong))
+    assert list_marks([finding]) == [wrong]
 
 
 def test_a_mask_with_its_axes_exchanged_is_another_mask(find_alone: Explain) -> None:
     cut = "torch.triu(torch.ones(1, length, length)) == 0"
-    (finding,) = find_alone(MULTIHEAD, ("torch.ones(length, length, dtype=torch.bool).tril()", cut))
+    (finding,) = find_alone(MULTIHEAD, (CAUSAL, cut))
     assert list_marks([finding]) == [cut]
     assert finding.said == ("Expected the causal mask; found False on the diagonal, where True belongs.",)
 
 
 @pytest.mark.parametrize(
     ("low", "mark"),
-    [
-        ("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"),
-        (
-            "scores + torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
-            "torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
-        ),
-    ],
+    [("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"), (f"scores + {ADDED}", ADDED)],
 )
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
     kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
@@ -320,28 +308,16 @@ def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone:
 
 
 def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:
-    relate = (
-        "def attend_by_heads",
-        """def relate(length, holds):
-    return torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])
-
-
-def attend_by_heads""",
-    )
-    mask = ("torch.ones(length, length, dtype=torch.bool).tril()", "relate(length, lambda i, j: i > j)")
-    (finding,) = find_alone(MULTIHEAD, relate, mask)
+    table = "torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])"
+    relate = above("def attend_by_heads", f"def relate(length, holds):\n    return {table}")
+    (finding,) = find_alone(MULTIHEAD, relate, (CAUSAL, "relate(length, lambda i, j: i > j)"))
     assert list_marks([finding]) == ["i > j"]
     assert finding.proof == "With another comparison here, all 22 failing tests pass."
 
 
 def test_a_parameter_that_is_read_several_times_is_marked_where_nothing_is_passed_for_it(find_alone: Explain) -> None:
-    count = (
-        "def run_decoding",
-        "def count(length, past=0):\n    return torch.arange(past, past + length)\n\n\ndef run_decoding",
-    )
-    (finding,) = find_alone(
-        "decoding", count, ("past + torch.arange(in_features.shape[-2])", "count(in_features.shape[-2])")
-    )
+    count = above("def run_decoding", "def count(length, past=0):\n    return torch.arange(past, past + length)")
+    (finding,) = find_alone("decoding", count, ("past + torch.arange(", "count("))
     assert list_marks([finding]) == ["count(in_features.shape[-2])"]
     words = "Expected the number of tokens in the cache, 4; found 0. This call passes nothing for `past`."
     assert finding.said[0].endswith(words)
@@ -358,7 +334,7 @@ def test_an_index_that_is_made_wrongly_is_marked_where_it_is_made(find_alone: Ex
 
 
 def test_the_line_that_computes_what_a_call_returns_is_told(find_alone: Explain) -> None:
-    width = ("def scores_of", "def width(x):\n    return x.shape[-1]\n\n\ndef scores_of")
+    width = above("def scores_of", "def width(x):\n    return x.shape[-1]")
     (finding,) = find_alone(ATTENTION, width, ("math.sqrt(d_k)", "width(Q)"))
     assert finding.said == ("Expected √d_k; found d_k. Line 19 computes it: `x.shape[-1]`.",)
 

@@ -105,14 +105,10 @@ def strings_are_formatted():
     return f"{x.sum():.2f} {n!r:>{n + 2}} {f'{n}'} {n=} {n and 1}"
 
 
-def a_lambda_has_defaults():
+def lambdas_have_defaults_and_stand_in_a_line():
     scale = lambda x, s=torch.ones(2): x * s
-    return scale(2).sum().item()
-
-
-def two_lambdas_stand_in_a_line():
     one, other = (lambda x: x + 1), (lambda x: x + 2)
-    return one(1) + other(2)
+    return scale(2).sum().item(), one(1) + other(2)
 
 
 def a_dead_branch_holds_a_lambda():

@@ -73,16 +73,10 @@ def a_tensor_is_quantized():
     return q.dequantize(), q.int_repr()
 
 
-def a_tensor_is_nested():
-    n = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
-    m = n * 2
-    return m.unbind()[1]
-
-
-def a_tensor_is_jagged():
-    n = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
-    m = n * 2
-    return m.unbind()[1]
+def a_tensor_is_nested_or_jagged():
+    n, m = (torch.nested.nested_tensor([X, X[:1]], layout=layout) for layout in (torch.strided, torch.jagged))
+    n, m = n * 2, m * 2
+    return n.unbind()[1], m.unbind()[1]
 
 
 def a_tensor_has_no_storage():
