@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import problems
-from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, marked, run_source
+from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, above, marked, run_source
 from staff.tests.locate.test_places import REFERENCES
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
@@ -240,7 +240,7 @@ def test_weights_that_are_copied(program: Write, copy: str) -> None:
 
 
 def test_a_helper_that_rightly_cuts_one_graph_is_marked_where_it_cuts_another(program: Write) -> None:
-    stop = ("def run_softmax", "def stop(x):\n    return x.detach()\n\n\ndef run_softmax")
+    stop = above("def run_softmax", "def stop(x):\n    return x.detach()")
     largest = ("largest = x.amax(dim, keepdim=True)", "largest = stop(x.amax(dim, keepdim=True))")
     (finding,) = explain(program(stop, largest, (SUM, "total = stop(e.sum(dim, keepdim=True))")), SOFTMAX)
     assert marked(finding) == "stop(e.sum(dim, keepdim=True))"

@@ -15,7 +15,6 @@ LAYER = """class Layer(torch.nn.Module):
 
     def forward(self, x):
         return x @ self.weight.T"""
-EXP = "    e = torch.exp(x - largest)"
 LOAD = "    layer = Layer(d_in, d_out)\n    layer.load_state_dict({})\n    return layer(in_features)\n"
 LOADS = LOAD.format("{'weight': weights}")
 OUTER = "    outer = torch.nn.Module()\n    outer.parts = "
@@ -213,11 +212,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a module that is not set up, and fails later": (
         (LINEAR, "is `super().__init__()` the first line of its __init__? It begins in adapters.py:34."),
-        *layer(
-            f"        super().__init__()\n{PARAMETER}",
-            "        self.size = d_in\n",
-            f"    Layer(d_in, d_out).train()\n{ANSWER}",
-        ),
+        *layer(f"        super().__init__()\n{PARAMETER}", "        self.n = 0\n", f"    {MAKE}.train()\n{ANSWER}"),
     ),
     "a setting that nobody passes": (
         (LINEAR, "`config.rows` is None: adapters.py:38 makes a `Config` without `rows`."),
@@ -232,7 +227,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "numbers of another dtype than those that they replace": (
         (SOFTMAX, "`kept` is float32 since adapters.py:13, `torch.zeros(x.shape)`."),
-        ("    e = torch.exp(x - largest)", f"    kept = torch.zeros(x.shape)\n    kept[x < 9] = x[x < 9]\n{EXP}"),
+        ("    e = torch", "    kept = torch.zeros(x.shape)\n    kept[x < 9] = x[x < 9]\n    e = torch"),
     ),
     "a name that is not imported": (
         (HEADS, "adapters.py:4 imports from `functools`, which has `partial`."),
@@ -345,10 +340,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (HEADS, "`split(3)` cuts into pieces of size 3: `chunk(3)` cuts into 3 pieces."),
         (LENGTH, f"{LENGTH}    one, two, three = x.split(3, dim=-1)\n"),
     ),
-    "more axes": (
-        (ATTENTION, "`Q.shape` has 4 values: (2, 3, 5, 11)."),
-        ("d_k = Q.shape[-1]", "batch, n, d_k = Q.shape"),
-    ),
+    "more axes": ((ATTENTION, "`Q.shape` has 4 values: (2, 3, 5, 11)."), ("d_k = Q.shape[-1]", "b, n, d_k = Q.shape")),
     "a pair in the place of a tensor": (
         (SOFTMAX, f"`largest` is a pair since adapters.py:11, `x.max(dim, keepdim=True)`{ONE_OF}"),
         (LARGEST, "largest = x.max(dim, keepdim=True)"),
@@ -471,10 +463,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         above("def run_softmax", SAME),
         ("x - largest)", "Same.apply(x - largest, dim))"),
     ),
-    "an index too high": (
-        (HEADS, "`weights` has 4 values, and the last has the index 3."),
-        (f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T"),
-    ),
+    "high index": ((HEADS, "`weights` has 4 values, and the last has the index 3."), ("weights[3].T", "weights[4].T")),
     "a helper without a return": (
         (ATTENTION, f"`scores_of` in adapters.py:18 {NO_RETURN}", "def scores_of(Q, K, mask):"),
         (SCORES, "    scores\n"),
@@ -501,7 +490,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (TABLE, f"{TABLE}.unsqueeze(1)"),
     ),
     "which line changes what a gradient needs": (
-        (SOFTMAX, "adapters.py:15 changes a tensor of this shape in place.", EXP.strip()),
+        (SOFTMAX, "adapters.py:15 changes a tensor of this shape in place.", "e = torch.exp(x - largest)"),
         ("total = e.sum(dim, keepdim=True)", "total = e.sum(dim, keepdim=True)\n    e.mul_(1)"),
     ),
     "tensors that a backward pass expects and the forward pass does not save": (
@@ -530,11 +519,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ANSWER, "    return Rows().twice()\n"),
     ),
     "an index of a list that is too high": (
-        (
-            LINEAR,
-            "`sizes` has 2 values, and the last has the index 1; `last` is 2 since adapters.py:34, `len(sizes)`.",
-            "sizes[last]",
-        ),
+        (LINEAR, "the last has the index 1; `last` is 2 since adapters.py:34, `len(sizes)`.", "sizes[last]"),
         (ANSWER, "    sizes = [d_in, d_out]\n    last = len(sizes)\n    return in_features * sizes[last]\n"),
     ),
     "a row that a loop counts too far": (

@@ -13,6 +13,7 @@ from whichline.locate.reference import load_references
 
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
+SCORES, MERGED = 'einsum(Q, K, "... q d, ... k d -> ... q k")', 'rearrange(heads, "... h n d -> ... n (h d)")'
 MASK = "torch.ones(length, length, dtype=torch.bool)"
 
 
@@ -42,10 +43,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), ("Q.shape[-2]", "Expected d_k, 11; found 5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "*_, d_k, _ = Q.shape"), ("d_k", "Expected d_k, 11; found 5.")),
         ((ATTENTION, "d_k =", "Q.sub_(Q)\n    d_k ="), ("Q.sub_(Q)", "Expected the queries; found 0 everywhere.")),
-        (
-            (ATTENTION, " / math.sqrt(d_k)", ""),
-            ('einsum(Q, K, "... q d, ... k d -> ... q k")', "Expected the scaled scores; found the scores."),
-        ),
+        ((ATTENTION, " / math.sqrt(d_k)", ""), (SCORES, "Expected the scaled scores; found the scores.")),
         ((ATTENTION, "~mask", "mask"), ("mask", "Expected the mask, inverted; found the mask.")),
         (
             (ATTENTION, "~mask, -math.inf", "~mask, 1e-9"),
@@ -107,10 +105,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((HEADS, "turn(q), turn(k)", "turn(q), k"), ("k", "Expected the rotated keys; found the keys of each head.")),
         (
             (HEADS, "@ weights[3].T", "@ weights[3]"),
-            (
-                'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]',
-                "Expected the answer; found the heads side by side @ o_proj_weight.",
-            ),
+            (f"{MERGED} @ weights[3]", "Expected the answer; found the heads side by side @ o_proj_weight."),
         ),
         (
             (BLOCKS, "torch.exp(scores - largest)", "torch.exp(scores - before)"),
@@ -133,10 +128,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ),
         (
             (DECODING, "torch.cat((keys, k), -2)", "torch.cat((k, keys), -2)"),
-            (
-                "torch.cat((k, keys), -2)",
-                "Expected the cached keys; found the same numbers in another order along axis −2",
-            ),
+            ("torch.cat((k, keys), -2)", "the cached keys; found the same numbers in another order along axis −2"),
         ),
     ],
 )
@@ -204,7 +196,7 @@ def test_what_is_told_of_other_kinds_of_mistakes(
     assert finding.said[0].endswith(difference)
 
 
-BEFORE, SCORES = "    d_k = Q", 'einsum(Q, K, "... q d, ... k d -> ... q k")'
+BEFORE = "    d_k = Q"
 LOUD = """import torch
 
 STATS = {"calls": 0}

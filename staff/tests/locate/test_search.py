@@ -6,22 +6,16 @@ from staff.tests.locate.conftest import Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
 
 ATTENTION = "scaled_dot_product_attention"
-SCALE = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
 HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
-CAUSAL, ADDED = (
-    "torch.ones(length, length, dtype=torch.bool).tril()",
-    "torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
-)
+CAUSAL = "torch.ones(length, length, dtype=torch.bool).tril()"
+ADDED = "torch.zeros(mask.shape).masked_fill(~mask, -1e9)"
 PROJECTIONS = f"q, k, v = ({SPLIT})"
 TABLES = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
-MAPPED = (
-    HEADS,
-    """def one(q, k, v):
+MAPPED = """def one(q, k, v):
         scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
         weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
         return weights @ v
-    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)""",
-)
+    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)"""
 ROTATION_INLINE = (
     "    rotation = Rotation(d_model // num_heads, theta, max_seq_len)\n",
     """    d, config = d_model // num_heads, {"theta": 10000.0, "given": theta}
@@ -37,17 +31,14 @@ ROTATION_INLINE = (
 
 """,
 )
-PROJECTED = (
-    PROJECTIONS,
-    """q = x @ weights[0]
+PROJECTED = """q = x @ weights[0]
     k = x @ weights[1]
     v = x @ weights[2]
-    q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))""",
-)
+    q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))"""
 
 
 def test_a_mistake_inside_vmap_is_marked(find_alone: Explain) -> None:
-    (finding,) = find_alone(MULTIHEAD, MAPPED, (" / q.shape[-1] ** 0.5", ""))
+    (finding,) = find_alone(MULTIHEAD, (HEADS, MAPPED), (" / q.shape[-1] ** 0.5", ""))
     assert list_marks([finding]) == ['torch.einsum("...qd,...kd->...qk", q, k)']
     assert finding.said == ("Expected the scaled scores; found the scores.",)
     assert finding.proof == "With the scaled scores here, all 19 failing tests pass."
@@ -67,7 +58,7 @@ def test_two_names_that_are_swapped_are_told_together(find_alone: Explain) -> No
 
 
 def test_one_mistake_in_four_places_is_told_in_all_of_them(find_alone: Explain) -> None:
-    found = find_alone(MULTIHEAD, PROJECTED, ("@ weights[3].T", "@ weights[3]"))
+    found = find_alone(MULTIHEAD, (PROJECTIONS, PROJECTED), ("@ weights[3].T", "@ weights[3]"))
     assert list_marks(found) == ["x @ weights[0]", 'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]']
     assert found[0].likewise == tuple(found[0].line + i for i in (1, 2))
     assert found[1].proof == "With all of these corrected, all 22 failing tests pass."
@@ -176,24 +167,18 @@ class Rotation(Rotation):
 def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_read_it(find_alone: Explain) -> None:
     (finding,) = find_alone(
         "decoding",
-        ("class Rotation:", "TABLES = {}\n\n\nclass Rotation:"),
-        (
-            "self.cos, self.sin = angles.cos(), angles.sin()",
-            "self.cos, self.sin = TABLES.setdefault(d, (angles.cos(), angles.sin()))",
-        ),
+        above("class Rotation:", "TABLES = {}"),
+        ("= angles.cos(), angles.sin()", "= TABLES.setdefault(d, (angles.cos(), angles.sin()))"),
     )
     assert list_marks([finding]) == ["TABLES"]
     assert finding.said[1] == "It is kept in `TABLES`."
 
 
 def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find_alone: Explain) -> None:
-    split = (
-        PROJECTIONS,
-        """def split(t):
+    split = """def split(t):
         return rearrange(t, "... n (h d) -> ... h n d", h=num_heads)
-    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)""",
-    )
-    (finding,) = find_alone(MULTIHEAD, split)
+    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, split))
     assert (list_marks([finding]), finding.line) == (["x @ weights[1].T"], 59)
     assert finding.said == ("Expected the values; found the keys.",)
 
@@ -206,29 +191,23 @@ def test_a_number_that_others_could_replace_as_well_is_not_told(find_alone: Expl
 
 def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> None:
     """One projection for all three: also where the wrong one of them is rotated after that."""
-    fused = (
-        PROJECTIONS,
-        """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
+    fused = """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
     q = rearrange(fused[..., :d], "... n (h d) -> ... h n d", h=num_heads)
     k = rearrange(fused[..., 2 * d :], "... n (h d) -> ... h n d", h=num_heads)
-    v = rearrange(fused[..., d : 2 * d], "... n (h d) -> ... h n d", h=num_heads)""",
-    )
-    (finding,) = find_alone(MULTIHEAD, fused)
+    v = rearrange(fused[..., d : 2 * d], "... n (h d) -> ... h n d", h=num_heads)"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, fused))
     assert list_marks([finding]) == ["fused[..., 2 * d :]"]
     assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
     assert finding.likewise == (finding.line + 1,)
 
 
 def test_a_helper_that_is_right_in_one_of_its_calls_is_marked_where_it_is_called_wrongly(find_alone: Explain) -> None:
-    split = (
-        PROJECTIONS,
-        """def split(t, w):
+    split = """def split(t, w):
         return rearrange(t @ w.T, "... n (h d) -> ... h n d", h=num_heads)
     q = split(x, weights[0])
     k = split(x, weights[2])
-    v = split(x, weights[0])""",
-    )
-    (finding,) = find_alone(MULTIHEAD, split)
+    v = split(x, weights[0])"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, split))
     assert list_marks([finding]) == ["weights[2]"]
     assert finding.likewise == (finding.line + 1,)
 

@@ -145,37 +145,29 @@ def an_iterable_is_unpacked_once():
     return a, b, len(KEPT)
 
 
-def a_loop_fills_an_index():
-    x = [0, 0, 0]
+def a_loop_fills_an_index_and_another_has_an_else():
+    x, found = [0, 0, 0], []
     for x[1] in range(3):
         pass
     with contextlib.nullcontext(7) as x[2]:
         pass
-    return x
-
-
-def a_loop_has_an_else():
-    found = []
     for n in range(2, 8):
         for k in range(2, n):
             if n % k == 0:
                 break
         else:
             found.append(n)
-    return found
+    return x, found
 
 
-def comparisons_are_chained():
-    x = 5
-    assert 1 < x < 10, f"{x}"
-    return 0 < x == 5 != 3 in [3], not x, x and 7, x or 8
-
-
-def a_condition_is_not_evaluated():
+def comparisons_are_chained_and_conditions_are_not_evaluated():
     def fail():
         raise AssertionError
 
-    return (False and fail()), (True or fail()), (1 if True else fail())
+    x = 5
+    assert 1 < x < 10, f"{x}"
+    chained = 0 < x == 5 != 3 in [3], not x, x and 7, x or 8
+    return chained, (False and fail()), (True or fail()), (1 if True else fail())
 
 
 def a_subscript_is_a_slice():
