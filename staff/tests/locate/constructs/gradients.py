@@ -107,12 +107,6 @@ def gradients_go_through_changes_in_place():
     return x.grad, y
 
 
-def gradients_of_gradients():
-    x = X.clone().requires_grad_()
-    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
-    return torch.autograd.grad(slope.sum(), x)[0]
-
-
 def a_leaf_is_changed_in_place():
     x = X.clone().requires_grad_()
     x += 1
@@ -126,14 +120,15 @@ def what_backward_needs_is_changed():
     y.sum().backward()
 
 
-def hooks_are_called():
+def hooks_are_called_and_gradients_have_gradients():
     x = X.clone().requires_grad_()
     y = x * 2
     seen = []
     y.register_hook(lambda g: seen.append(g.sum().item()))
     y.retain_grad()
     y.sum().backward()
-    return seen, y.grad, x.grad
+    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return seen, y.grad, x.grad, torch.autograd.grad(slope.sum(), x)[0]
 
 
 def gradients_are_off():

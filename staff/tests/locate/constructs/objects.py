@@ -220,16 +220,12 @@ def threads_share_work_and_change_a_list():
         return list(pool.map(work, range(8))), done
 
 
-def a_dictionary_makes_what_is_missing():
+def a_dictionary_makes_what_is_missing_and_numbers_are_drawn():
+    random.seed(3)
     sizes = defaultdict(list)
     sizes["a"] += [1]
     sizes["b"].append(2)
-    return dict(sizes)
-
-
-def numbers_are_drawn():
-    random.seed(3)
-    return random.random(), random.choice([1, 2, 3])
+    return dict(sizes), random.random(), random.choice([1, 2, 3])
 
 
 def something_is_printed(n=2):
