@@ -18,14 +18,10 @@ WEIGHTS = "matrix of weights"
 def check_dropout(case: Case, answer: Any) -> None:
     """Check that some weights are dropped as they should be, and that the output is computed from the others.
 
-    Args:
-        case: a call in training; its expected weights are those without dropout.
-        answer: the student's output, and the weights that it was computed from.
-
-    Raises:
-        WrongAnswer: the first of these that applies: the wrong form; nothing is dropped; a masked key has a weight; the
-            weights that are kept are not multiplied by 1 / (1 - p); the share that is dropped is not p, or weights are
-            dropped together; the output is computed from other weights.
+    The expected weights of this call in training are those without dropout. WrongAnswer for the first of these that
+    applies: the wrong form; nothing is dropped; a masked key has a weight; the weights that are kept are not multiplied
+    by 1 / (1 - p); the share that is dropped is not p, or weights are dropped together; the output is computed from
+    other weights than those that came with it.
     """
     output, weights = case.check_form(answer).values()
     right = case.expected[WEIGHTS]

@@ -12,8 +12,7 @@ from whichline.engine.compare import check_shape
 def decode_in_pieces(case: Case, decode: Callable[..., Any], lengths: Sequence[int] | int) -> tuple[Any, ...]:
     """Decode all tokens of a case without a cache; return their outputs and the last cache.
 
-    Raises:
-        WrongAnswer: a call does not return three values, or its output has another shape than the piece.
+    WrongAnswer if a call does not return three values, or its output has another shape than the piece.
     """
     answers, cache = [], [None, None]
     for piece in case.in_features.split(lengths, dim=-2):

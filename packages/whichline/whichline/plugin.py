@@ -29,15 +29,8 @@ from whichline.checking.own_work import find_adapters, list_forbidden_work, watc
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.settings import describe_undone, undo_settings
-from whichline.checking.short_failures import (
-    WIDTH,
-    ShortFailures,
-    count_numbers,
-    is_short,
-    order_problems,
-    shorten_findings,
-)
-from whichline.checking.text import Text
+from whichline.checking.short_failures import ShortFailures, count_numbers, is_short, order_problems, shorten_findings
+from whichline.checking.text import WIDTH, Text
 from whichline.checking.watchdog import LONG, describe_time_limit, find_students_line, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import SuiteError, find_tests, load_problems, name_command, serve, student_files

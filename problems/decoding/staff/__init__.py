@@ -1,6 +1,10 @@
 """Decoding: causal self-attention with grouped heads, a sliding window and a cache of keys and values."""
 
-from problems.decoding.staff.cases import HIDDEN, PUBLIC
-from whichline_grader.author import ProblemSpec
+from problems.decoding.staff.cases import GRADIENTS, HIDDEN, PUBLIC
+from whichline_grader.author import ProblemSpec, specs
 
-SPEC = ProblemSpec(public=PUBLIC, hidden=HIDDEN, outputs=("answer", "cached keys", "cached values"))
+SPEC = ProblemSpec(
+    public=specs("run_decoding", PUBLIC, GRADIENTS),
+    hidden=specs("run_decoding", HIDDEN, GRADIENTS),
+    outputs=("answer", "cached keys", "cached values"),
+)

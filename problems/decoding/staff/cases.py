@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Generator
 
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -40,54 +40,46 @@ def inputs(
     return draw
 
 
-WEIGHTS = tuple(f"{name}_proj_weight" for name in "qkvo")
-PUBLIC: list[CaseSpec] = specs(
-    "run_decoding",
-    {
-        "decoding": {
-            "no-cache": inputs(2),
-            "no-cache-all-heads": inputs(2, num_kv_heads=6),
-            "no-cache-three-of-six": inputs(2, num_kv_heads=3),
-            "no-cache-one-of-six": inputs(2, num_kv_heads=1),
-            "no-cache-window": inputs(2, new=7, window=3),
-            "no-cache-window-of-one": inputs(2, window=1),
-            "no-cache-one-token": inputs(2, new=1),
-            "one-token": inputs(2, new=1, past=7),
-            "one-token-window": inputs(2, new=1, past=7, window=3),
-            "several-tokens": inputs(2, new=3, past=7),
-            "several-tokens-window": inputs(2, new=3, past=7, window=5),
-            "window-longer-than-all": inputs(2, new=3, past=7, window=50),
-            "no-batch": inputs(new=2, past=3),
-            "two-batch-dims": inputs(2, 5, new=2, past=3, window=2),
-            "small-theta": inputs(2, new=3, past=7, theta=100.0),
-            "last-position": inputs(2, new=2, past=9, max_seq_len=11),
-            "square": inputs(4, new=4, past=4, d_model=16, num_heads=4, num_kv_heads=4),
-        },
-        "decoding-in-pieces": {"no-window": inputs(2, new=7), "window": inputs(2, new=7, num_kv_heads=3, window=3)},
-        "decoding-gradients": {"no-cache": inputs(2), "several-tokens-window": inputs(2, new=3, past=7, window=5)},
+GRADIENTS = (*(f"{name}_proj_weight" for name in "qkvo"), "in_features")
+PUBLIC = {
+    "decoding": {
+        "no-cache": inputs(2),
+        "no-cache-all-heads": inputs(2, num_kv_heads=6),
+        "no-cache-three-of-six": inputs(2, num_kv_heads=3),
+        "no-cache-one-of-six": inputs(2, num_kv_heads=1),
+        "no-cache-window": inputs(2, new=7, window=3),
+        "no-cache-window-of-one": inputs(2, window=1),
+        "no-cache-one-token": inputs(2, new=1),
+        "one-token": inputs(2, new=1, past=7),
+        "one-token-window": inputs(2, new=1, past=7, window=3),
+        "several-tokens": inputs(2, new=3, past=7),
+        "several-tokens-window": inputs(2, new=3, past=7, window=5),
+        "window-longer-than-all": inputs(2, new=3, past=7, window=50),
+        "no-batch": inputs(new=2, past=3),
+        "two-batch-dims": inputs(2, 5, new=2, past=3, window=2),
+        "small-theta": inputs(2, new=3, past=7, theta=100.0),
+        "last-position": inputs(2, new=2, past=9, max_seq_len=11),
+        "square": inputs(4, new=4, past=4, d_model=16, num_heads=4, num_kv_heads=4),
     },
-    gradients=(*WEIGHTS, "in_features"),
-)
+    "decoding-in-pieces": {"no-window": inputs(2, new=7), "window": inputs(2, new=7, num_kv_heads=3, window=3)},
+    "decoding-gradients": {"no-cache": inputs(2), "several-tokens-window": inputs(2, new=3, past=7, window=5)},
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_decoding",
-    {
-        "decoding": {
-            "no-cache": inputs(3, new=7, d_model=16, num_heads=4),
-            "no-cache-window": inputs(3, new=11, d_model=20, num_heads=10, num_kv_heads=5, window=4),
-            "one-token": inputs(3, new=1, past=11, d_model=16, num_heads=4),
-            "one-token-window": inputs(3, new=1, past=11, num_kv_heads=3, window=5),
-            "several-tokens": inputs(3, new=5, past=3, d_model=32, num_heads=8, num_kv_heads=4),
-            "several-tokens-window": inputs(3, new=5, past=6, num_kv_heads=3, window=4),
-            "two-batch-dims": inputs(3, 2, new=2, past=5, d_model=16, num_heads=4),
-            "square": inputs(6, new=6, past=6, d_model=36, num_heads=6, num_kv_heads=6),
-        },
-        "decoding-in-pieces": {"window": inputs(3, new=11, d_model=16, num_heads=4, window=4)},
-        "decoding-gradients": {"several-tokens": inputs(3, new=5, past=3, d_model=16, num_heads=4, window=4)},
+HIDDEN = {
+    "decoding": {
+        "no-cache": inputs(3, new=7, d_model=16, num_heads=4),
+        "no-cache-window": inputs(3, new=11, d_model=20, num_heads=10, num_kv_heads=5, window=4),
+        "one-token": inputs(3, new=1, past=11, d_model=16, num_heads=4),
+        "one-token-window": inputs(3, new=1, past=11, num_kv_heads=3, window=5),
+        "several-tokens": inputs(3, new=5, past=3, d_model=32, num_heads=8, num_kv_heads=4),
+        "several-tokens-window": inputs(3, new=5, past=6, num_kv_heads=3, window=4),
+        "two-batch-dims": inputs(3, 2, new=2, past=5, d_model=16, num_heads=4),
+        "square": inputs(6, new=6, past=6, d_model=36, num_heads=6, num_kv_heads=6),
     },
-    gradients=(*WEIGHTS, "in_features"),
-)
+    "decoding-in-pieces": {"window": inputs(3, new=11, d_model=16, num_heads=4, window=4)},
+    "decoding-gradients": {"several-tokens": inputs(3, new=5, past=3, d_model=16, num_heads=4, window=4)},
+}
 
 
 def _draw_case(batch: Batch, window: bool, is_behind: bool, random: Spread) -> CaseSpec:

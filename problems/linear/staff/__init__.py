@@ -1,6 +1,6 @@
 """The linear layer."""
 
 from problems.linear.staff.cases import HIDDEN, PUBLIC
-from whichline_grader.author import ProblemSpec
+from whichline_grader.author import ProblemSpec, specs
 
-SPEC = ProblemSpec(public=PUBLIC, hidden=HIDDEN)
+SPEC = ProblemSpec(public=specs("run_linear", PUBLIC), hidden=specs("run_linear", HIDDEN))

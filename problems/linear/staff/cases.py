@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Generator
 
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_size
 
 
 def inputs(*batch: int, d_in: int, d_out: int, size: float = 1.0) -> Callable[[Generator], Inputs]:
@@ -19,30 +19,24 @@ def inputs(*batch: int, d_in: int, d_out: int, size: float = 1.0) -> Callable[[G
     return draw
 
 
-PUBLIC: list[CaseSpec] = specs(
-    "run_linear",
-    {
-        "linear": {
-            "vector": inputs(d_in=5, d_out=7),
-            "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far larger than initial weights
-            "3d": inputs(2, 3, d_in=7, d_out=5),
-            "square": inputs(4, 4, d_in=4, d_out=4),
-        },
-    },
-)
+PUBLIC = {
+    "linear": {
+        "vector": inputs(d_in=5, d_out=7),
+        "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far larger than initial weights
+        "3d": inputs(2, 3, d_in=7, d_out=5),
+        "square": inputs(4, 4, d_in=4, d_out=4),
+    }
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_linear",
-    {
-        "linear": {
-            "vector": inputs(d_in=11, d_out=3),
-            "3d": inputs(3, 2, d_in=3, d_out=11),
-            "4d": inputs(2, 3, 5, d_in=11, d_out=7),
-            "square": inputs(6, 6, d_in=6, d_out=6),
-        },
-    },
-)
+HIDDEN = {
+    "linear": {
+        "vector": inputs(d_in=11, d_out=3),
+        "3d": inputs(3, 2, d_in=3, d_out=11),
+        "4d": inputs(2, 3, 5, d_in=11, d_out=7),
+        "square": inputs(6, 6, d_in=6, d_out=6),
+    }
+}
 
 
 def _draw_case(batch: Batch, random: Spread) -> CaseSpec:

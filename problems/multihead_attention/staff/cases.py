@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from problems.multihead_self_attention.staff.cases import draw_weights
 from problems.scaled_dot_product_attention.staff.cases import random_mask
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -39,47 +39,41 @@ HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tens
 }
 
 
-PUBLIC: list[CaseSpec] = specs(
-    "run_multihead_attention",
-    {
-        "multihead_attention": {
-            "no-mask": inputs(2),
-            "padding": inputs(3, mask="padding"),
-            "padding-throughout": inputs(2, mask="nothing"),
-            "full-mask": inputs(2, mask="full"),
-            "same-mask-for-all": inputs(2, mask="same for all"),
-            "mask-per-head": inputs(2, mask="per head"),
-            "no-batch": inputs(),
-            "no-batch-padding": inputs(mask="padding"),
-            "two-batch-dims": inputs(2, 5, mask="padding"),
-            "one-head": inputs(2, num_heads=1, mask="padding"),
-            "heads-of-one": inputs(2, d_model=5, num_heads=5, mask="full"),
-            "one-query": inputs(2, queries=1, mask="padding"),
-            "square": inputs(4, queries=4, keys=4, d_model=16, num_heads=4),
-            "square-padding": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="padding"),
-            "square-full-mask": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="full"),
-        },
-        "multihead_attention-gradients": {"padding": inputs(2, mask="padding")},
+GRADIENTS = (*(f"{name}_proj_weight" for name in "qkvo"), "query", "key", "value")
+PUBLIC = {
+    "multihead_attention": {
+        "no-mask": inputs(2),
+        "padding": inputs(3, mask="padding"),
+        "padding-throughout": inputs(2, mask="nothing"),
+        "full-mask": inputs(2, mask="full"),
+        "same-mask-for-all": inputs(2, mask="same for all"),
+        "mask-per-head": inputs(2, mask="per head"),
+        "no-batch": inputs(),
+        "no-batch-padding": inputs(mask="padding"),
+        "two-batch-dims": inputs(2, 5, mask="padding"),
+        "one-head": inputs(2, num_heads=1, mask="padding"),
+        "heads-of-one": inputs(2, d_model=5, num_heads=5, mask="full"),
+        "one-query": inputs(2, queries=1, mask="padding"),
+        "square": inputs(4, queries=4, keys=4, d_model=16, num_heads=4),
+        "square-padding": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="padding"),
+        "square-full-mask": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="full"),
     },
-    gradients=("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight", "query", "key", "value"),
-)
+    "multihead_attention-gradients": {"padding": inputs(2, mask="padding")},
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_multihead_attention",
-    {
-        "multihead_attention": {
-            "no-mask": inputs(3, queries=11, keys=3, d_model=20, num_heads=5),
-            "padding": inputs(5, queries=3, keys=11, d_model=20, num_heads=5, mask="padding"),
-            "padding-throughout": inputs(3, queries=2, mask="nothing"),
-            "full-mask": inputs(3, queries=11, keys=5, d_model=14, num_heads=2, mask="full"),
-            "mask-per-head": inputs(3, queries=2, keys=5, d_model=28, num_heads=7, mask="per head"),
-            "no-batch-padding": inputs(queries=3, keys=11, d_model=15, num_heads=5, mask="padding"),
-            "two-batch-dims": inputs(3, 2, d_model=14, num_heads=2, mask="same for all"),
-            "square-padding": inputs(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
-        },
-    },
-)
+HIDDEN = {
+    "multihead_attention": {
+        "no-mask": inputs(3, queries=11, keys=3, d_model=20, num_heads=5),
+        "padding": inputs(5, queries=3, keys=11, d_model=20, num_heads=5, mask="padding"),
+        "padding-throughout": inputs(3, queries=2, mask="nothing"),
+        "full-mask": inputs(3, queries=11, keys=5, d_model=14, num_heads=2, mask="full"),
+        "mask-per-head": inputs(3, queries=2, keys=5, d_model=28, num_heads=7, mask="per head"),
+        "no-batch-padding": inputs(queries=3, keys=11, d_model=15, num_heads=5, mask="padding"),
+        "two-batch-dims": inputs(3, 2, d_model=14, num_heads=2, mask="same for all"),
+        "square-padding": inputs(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
+    }
+}
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:

@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 from problems.rope.staff.cases import POSITIONS, SHARED
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -43,85 +43,63 @@ def draw_weights(d_model: int, generator: Generator) -> Inputs:
     }
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "run_multihead_self_attention",
-        {
-            "multihead": {
-                "3d": inputs(2),
-                "no-batch": inputs(),
-                "two-batch-dims": inputs(2, 5),
-                "many-heads": inputs(2, num_heads=6),
-                "one-head": inputs(2, num_heads=1),
-                "heads-of-one": inputs(2, d_model=5, num_heads=5),
-                "one-token": inputs(2, sequence=1),
-                "square": inputs(4, sequence=4, d_model=16, num_heads=4),
-            },
-            "multihead-gradients": {"3d": inputs(2)},
-        },
-        gradients=("in_features",),
-    ),
-    *specs(
-        "run_multihead_self_attention_with_rope",
-        {
-            "multihead-rope": {
-                "in-order": inputs(2, positions="in order"),
-                "positions-not-given": inputs(2, positions="not given"),
-                "offset": inputs(2, positions="offset"),
-                "permuted": inputs(2, positions="permuted"),
-                "spaced": inputs(2, positions="spaced"),
-                "per-batch": inputs(2, positions="per batch"),
-                "no-batch": inputs(positions="spaced"),
-                "two-batch-dims": inputs(2, 5, positions="spaced"),
-                "small-theta": inputs(2, positions="spaced", theta=100.0),
-                "one-token": inputs(2, positions="spaced", sequence=1),
-                "longest-sequence": inputs(2, positions="in order", sequence=11, max_seq_len=11),
-                "square": inputs(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
-            },
-            "multihead-rope-gradients": {"spaced": inputs(2, positions="spaced")},
-        },
-        gradients=("in_features",),
-    ),
-]
+PUBLIC = {
+    "multihead": {
+        "3d": inputs(2),
+        "no-batch": inputs(),
+        "two-batch-dims": inputs(2, 5),
+        "many-heads": inputs(2, num_heads=6),
+        "one-head": inputs(2, num_heads=1),
+        "heads-of-one": inputs(2, d_model=5, num_heads=5),
+        "one-token": inputs(2, sequence=1),
+        "square": inputs(4, sequence=4, d_model=16, num_heads=4),
+    },
+    "multihead-gradients": {"3d": inputs(2)},
+}
+PUBLIC_WITH_ROPE = {
+    "multihead-rope": {
+        "in-order": inputs(2, positions="in order"),
+        "positions-not-given": inputs(2, positions="not given"),
+        "offset": inputs(2, positions="offset"),
+        "permuted": inputs(2, positions="permuted"),
+        "spaced": inputs(2, positions="spaced"),
+        "per-batch": inputs(2, positions="per batch"),
+        "no-batch": inputs(positions="spaced"),
+        "two-batch-dims": inputs(2, 5, positions="spaced"),
+        "small-theta": inputs(2, positions="spaced", theta=100.0),
+        "one-token": inputs(2, positions="spaced", sequence=1),
+        "longest-sequence": inputs(2, positions="in order", sequence=11, max_seq_len=11),
+        "square": inputs(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
+    },
+    "multihead-rope-gradients": {"spaced": inputs(2, positions="spaced")},
+}
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "run_multihead_self_attention",
-        {
-            "multihead": {
-                "3d": inputs(3, sequence=11, d_model=20, num_heads=5),
-                "no-batch": inputs(sequence=11, d_model=20, num_heads=5),
-                "two-batch-dims": inputs(3, 2, d_model=12, num_heads=2),
-                "two-heads": inputs(3, sequence=5, d_model=28, num_heads=2),
-                "one-head": inputs(3, sequence=5, d_model=14, num_heads=1),
-                "heads-of-one": inputs(3, d_model=7, num_heads=7),
-                "square": inputs(6, sequence=6, d_model=36, num_heads=6),
-            },
-            "multihead-gradients": {"3d": inputs(3, sequence=5, d_model=20, num_heads=5)},
-        },
-        gradients=("in_features",),
-    ),
-    *specs(
-        "run_multihead_self_attention_with_rope",
-        {
-            "multihead-rope": {
-                "in-order": inputs(3, positions="in order", sequence=11, d_model=20, num_heads=5),
-                "positions-not-given": inputs(3, positions="not given", sequence=11, d_model=20, num_heads=5),
-                "permuted": inputs(3, positions="permuted", sequence=11, d_model=20, num_heads=5),
-                "spaced": inputs(3, positions="spaced", sequence=5, d_model=28, num_heads=7),
-                "per-batch": inputs(3, positions="per batch", sequence=5, d_model=28, num_heads=7),
-                "two-batch-dims": inputs(3, 2, positions="spaced", d_model=12, num_heads=2),
-                "small-theta": inputs(3, positions="spaced", theta=50.0),
-                "square": inputs(6, positions="spaced", sequence=6, d_model=36, num_heads=6),
-            },
-            "multihead-rope-gradients": {
-                "permuted": inputs(3, positions="permuted", sequence=5, d_model=20, num_heads=5)
-            },
-        },
-        gradients=("in_features",),
-    ),
-]
+HIDDEN = {
+    "multihead": {
+        "3d": inputs(3, sequence=11, d_model=20, num_heads=5),
+        "no-batch": inputs(sequence=11, d_model=20, num_heads=5),
+        "two-batch-dims": inputs(3, 2, d_model=12, num_heads=2),
+        "two-heads": inputs(3, sequence=5, d_model=28, num_heads=2),
+        "one-head": inputs(3, sequence=5, d_model=14, num_heads=1),
+        "heads-of-one": inputs(3, d_model=7, num_heads=7),
+        "square": inputs(6, sequence=6, d_model=36, num_heads=6),
+    },
+    "multihead-gradients": {"3d": inputs(3, sequence=5, d_model=20, num_heads=5)},
+}
+HIDDEN_WITH_ROPE = {
+    "multihead-rope": {
+        "in-order": inputs(3, positions="in order", sequence=11, d_model=20, num_heads=5),
+        "positions-not-given": inputs(3, positions="not given", sequence=11, d_model=20, num_heads=5),
+        "permuted": inputs(3, positions="permuted", sequence=11, d_model=20, num_heads=5),
+        "spaced": inputs(3, positions="spaced", sequence=5, d_model=28, num_heads=7),
+        "per-batch": inputs(3, positions="per batch", sequence=5, d_model=28, num_heads=7),
+        "two-batch-dims": inputs(3, 2, positions="spaced", d_model=12, num_heads=2),
+        "small-theta": inputs(3, positions="spaced", theta=50.0),
+        "square": inputs(6, positions="spaced", sequence=6, d_model=36, num_heads=6),
+    },
+    "multihead-rope-gradients": {"permuted": inputs(3, positions="permuted", sequence=5, d_model=20, num_heads=5)},
+}
 
 
 def _draw_case(batch: Batch, heads: tuple[int, ...], random: Spread) -> CaseSpec:

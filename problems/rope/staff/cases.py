@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -42,51 +42,43 @@ POSITIONS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor | N
 SHARED = ("permuted", "offset", "spaced", "in order")
 
 
-PUBLIC: list[CaseSpec] = specs(
-    "run_rope",
-    {
-        "rope": {
-            "no-batch": inputs(positions="in order"),
-            "in-order": inputs(2, positions="in order"),
-            "offset": inputs(2, positions="offset"),
-            "permuted": inputs(2, positions="permuted"),
-            "spaced": inputs(2, positions="spaced"),
-            "per-batch": inputs(2, positions="per batch"),
-            "per-batch-with-heads": inputs(2, 3, positions="per batch, shared by heads"),
-            "small-theta": inputs(2, positions="offset", theta=100.0),
-            "one-pair": inputs(2, positions="offset", d_k=2),
-            "one-token": inputs(2, positions="offset", sequence=1),
-            "longest-sequence": inputs(2, positions="in order", sequence=11, max_seq_len=11),
-            "square": inputs(4, 4, positions="permuted", sequence=4, d_k=4),
-        },
-        "rope-gradients": {"spaced": inputs(2, positions="spaced"), "per-batch": inputs(2, positions="per batch")},
+PUBLIC = {
+    "rope": {
+        "no-batch": inputs(positions="in order"),
+        "in-order": inputs(2, positions="in order"),
+        "offset": inputs(2, positions="offset"),
+        "permuted": inputs(2, positions="permuted"),
+        "spaced": inputs(2, positions="spaced"),
+        "per-batch": inputs(2, positions="per batch"),
+        "per-batch-with-heads": inputs(2, 3, positions="per batch, shared by heads"),
+        "small-theta": inputs(2, positions="offset", theta=100.0),
+        "one-pair": inputs(2, positions="offset", d_k=2),
+        "one-token": inputs(2, positions="offset", sequence=1),
+        "longest-sequence": inputs(2, positions="in order", sequence=11, max_seq_len=11),
+        "square": inputs(4, 4, positions="permuted", sequence=4, d_k=4),
     },
-    gradients=("in_query_or_key",),
-)
+    "rope-gradients": {"spaced": inputs(2, positions="spaced"), "per-batch": inputs(2, positions="per batch")},
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_rope",
-    {
-        "rope": {
-            "no-batch": inputs(positions="spaced", sequence=11),
-            "offset": inputs(3, positions="offset", sequence=7, d_k=10),
-            "permuted": inputs(3, positions="permuted", sequence=11, d_k=10),
-            "spaced": inputs(3, 5, positions="spaced", sequence=7, d_k=6),
-            "per-batch": inputs(3, positions="per batch", sequence=7),
-            "per-batch-with-heads": inputs(3, 5, positions="per batch, shared by heads", sequence=7),
-            "small-theta": inputs(3, positions="spaced", theta=50.0, max_seq_len=200),
-            "large-theta": inputs(3, positions="spaced", theta=5e5),
-            "longest-sequence": inputs(3, positions="in order", sequence=13, max_seq_len=13),
-            "square": inputs(6, 6, positions="permuted", sequence=6, d_k=6),
-        },
-        "rope-gradients": {
-            "permuted": inputs(3, positions="permuted", d_k=10),
-            "two-batch-dims": inputs(3, 5, positions="spaced", d_k=6),
-        },
+HIDDEN = {
+    "rope": {
+        "no-batch": inputs(positions="spaced", sequence=11),
+        "offset": inputs(3, positions="offset", sequence=7, d_k=10),
+        "permuted": inputs(3, positions="permuted", sequence=11, d_k=10),
+        "spaced": inputs(3, 5, positions="spaced", sequence=7, d_k=6),
+        "per-batch": inputs(3, positions="per batch", sequence=7),
+        "per-batch-with-heads": inputs(3, 5, positions="per batch, shared by heads", sequence=7),
+        "small-theta": inputs(3, positions="spaced", theta=50.0, max_seq_len=200),
+        "large-theta": inputs(3, positions="spaced", theta=5e5),
+        "longest-sequence": inputs(3, positions="in order", sequence=13, max_seq_len=13),
+        "square": inputs(6, 6, positions="permuted", sequence=6, d_k=6),
     },
-    gradients=("in_query_or_key",),
-)
+    "rope-gradients": {
+        "permuted": inputs(3, positions="permuted", d_k=10),
+        "two-batch-dims": inputs(3, 5, positions="spaced", d_k=6),
+    },
+}
 
 
 def _draw_case(batch: Batch, positions: tuple[str, ...], random: Spread) -> CaseSpec:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size
 from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
@@ -82,102 +82,92 @@ def by_hand(generator: Generator) -> Inputs:
     return {"Q": X, "K": X.clone(), "V": X.clone(), "mask": None}
 
 
-PUBLIC: list[CaseSpec] = specs(
-    "run_scaled_dot_product_attention",
-    {
-        "attention": {
-            "3d-no-mask": inputs(2),
-            "3d-causal": inputs(2, queries=7, mask="causal"),
-            "3d-random-mask": inputs(2, queries=7, mask="random"),
-            "3d-more-keys": inputs(2, d_k=16, d_v=20, mask="random"),
-            "3d-more-queries": inputs(2, queries=11, mask="random"),
-            "3d-mask-per-batch": inputs(2, mask="full"),
-            "3d-padding": inputs(3, mask="padding"),
-            "3d-square": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
-            "3d-square-causal": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="causal"),
-            "3d-large-logits": inputs(2, mask="random", scale=1e4),
-            "3d-zero-queries": inputs(2, mask="random", scale=0.0),
-            "3d-queries-far-apart": inputs(2, mask="random", shift=1e4, dtype=torch.float64),
-            "3d-queries-very-far-apart": inputs(2, mask="random", shift=1e10, dtype=torch.float64),
-            "3d-one-token": inputs(2, queries=1, keys=1, mask="random"),
-            "4d-no-mask": inputs(2, 3),
-            "4d-causal": inputs(2, 3, queries=7, mask="causal"),
-            "4d-random-mask": inputs(2, 3, queries=7, mask="random"),
-            "4d-more-keys": inputs(2, 3, d_k=16, d_v=20, mask="random"),
-            "4d-mask-per-head": inputs(2, 3, mask="full"),
-            "4d-padding": inputs(2, 3, mask="padding"),
-            "4d-one-key-value-head": inputs(2, 3, kv_batch=(2, 1), mask="random"),
-            "4d-one-query-head": inputs(2, 1, kv_batch=(2, 3), mask="random"),
-            "4d-square": inputs(4, 4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
-            "other-by-hand": by_hand,
-            "other-no-batch": inputs(mask="random"),
-            "other-five-batch-dims": inputs(2, 1, 3, 1, 2, mask="random"),
-        },
-        "attention-half-precision": {
-            name: inputs(2, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()
-        },
-        "attention-last-digit": {name: inputs(2, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-        "attention-gradients": {
-            "3d-no-mask": inputs(2),
-            "3d-random-mask": inputs(2, mask="random"),
-            "3d-nothing-to-attend-to": inputs(2, mask="empty rows"),
-            "4d-causal": inputs(2, 3, queries=7, mask="causal"),
-        },
-        "attention-nothing": {"3d": inputs(2, mask="empty rows")},
+PUBLIC = {
+    "attention": {
+        "3d-no-mask": inputs(2),
+        "3d-causal": inputs(2, queries=7, mask="causal"),
+        "3d-random-mask": inputs(2, queries=7, mask="random"),
+        "3d-more-keys": inputs(2, d_k=16, d_v=20, mask="random"),
+        "3d-more-queries": inputs(2, queries=11, mask="random"),
+        "3d-mask-per-batch": inputs(2, mask="full"),
+        "3d-padding": inputs(3, mask="padding"),
+        "3d-square": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
+        "3d-square-causal": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="causal"),
+        "3d-large-logits": inputs(2, mask="random", scale=1e4),
+        "3d-zero-queries": inputs(2, mask="random", scale=0.0),
+        "3d-queries-far-apart": inputs(2, mask="random", shift=1e4, dtype=torch.float64),
+        "3d-queries-very-far-apart": inputs(2, mask="random", shift=1e10, dtype=torch.float64),
+        "3d-one-token": inputs(2, queries=1, keys=1, mask="random"),
+        "4d-no-mask": inputs(2, 3),
+        "4d-causal": inputs(2, 3, queries=7, mask="causal"),
+        "4d-random-mask": inputs(2, 3, queries=7, mask="random"),
+        "4d-more-keys": inputs(2, 3, d_k=16, d_v=20, mask="random"),
+        "4d-mask-per-head": inputs(2, 3, mask="full"),
+        "4d-padding": inputs(2, 3, mask="padding"),
+        "4d-one-key-value-head": inputs(2, 3, kv_batch=(2, 1), mask="random"),
+        "4d-one-query-head": inputs(2, 1, kv_batch=(2, 3), mask="random"),
+        "4d-square": inputs(4, 4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
+        "other-by-hand": by_hand,
+        "other-no-batch": inputs(mask="random"),
+        "other-five-batch-dims": inputs(2, 1, 3, 1, 2, mask="random"),
     },
-    gradients=("Q", "K", "V"),
-)
+    "attention-half-precision": {name: inputs(2, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    "attention-last-digit": {name: inputs(2, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+    "attention-gradients": {
+        "3d-no-mask": inputs(2),
+        "3d-random-mask": inputs(2, mask="random"),
+        "3d-nothing-to-attend-to": inputs(2, mask="empty rows"),
+        "4d-causal": inputs(2, 3, queries=7, mask="causal"),
+    },
+    "attention-nothing": {"3d": inputs(2, mask="empty rows")},
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_scaled_dot_product_attention",
-    {
-        "attention": {
-            "3d-no-mask": inputs(3, queries=7, keys=11, d_k=5, d_v=2),
-            "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
-            "3d-random-mask": inputs(3, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
-            "3d-mask-per-batch": inputs(5, queries=3, keys=11, mask="full"),
-            "3d-padding": inputs(5, queries=3, keys=11, mask="padding"),
-            "3d-square": inputs(6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
-            "3d-large-logits": inputs(3, queries=7, keys=11, mask="random", scale=3e4),
-            "3d-zero-queries": inputs(3, queries=7, keys=11, d_k=5, d_v=3, mask="random", scale=0.0),
-            "3d-queries-far-apart": inputs(
-                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=2e4, dtype=torch.float64
-            ),
-            "3d-queries-very-far-apart": inputs(
-                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
-            ),
-            "3d-one-dimension": inputs(3, d_k=1, d_v=1, mask="random"),
-            "4d-no-mask": inputs(3, 2, queries=7, keys=11, d_k=5, d_v=3),
-            "4d-causal": inputs(3, 2, queries=11, keys=11, d_k=5, mask="causal"),
-            "4d-random-mask": inputs(3, 2, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
-            "4d-mask-per-head": inputs(3, 5, queries=2, keys=11, mask="full"),
-            "4d-padding": inputs(5, 2, queries=3, keys=11, mask="padding"),
-            "4d-one-key-value-head": inputs(3, 5, kv_batch=(3, 1), queries=3, mask="random"),
-            "4d-one-query-head": inputs(3, 1, kv_batch=(3, 5), queries=3, mask="random"),
-            "4d-square": inputs(6, 6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
-            "other-no-batch": inputs(queries=11, keys=3, mask="random"),
-            "other-five-batch-dims": inputs(1, 3, 2, 1, 2, queries=3, keys=5, mask="random"),
-        },
-        "attention-half-precision": {
-            name: inputs(3, queries=7, keys=101, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()
-        },
-        "attention-last-digit": {
-            name: inputs(3, queries=7, keys=11, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()
-        },
-        "attention-gradients": {
-            "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
-            "4d-random-mask": inputs(3, 2, queries=3, keys=5, mask="random"),
-            "3d-random-mask": inputs(3, mask="random"),
-            "3d-nothing-to-attend-to": inputs(3, queries=7, mask="empty rows"),
-        },
-        "attention-nothing": {
-            "3d": inputs(3, queries=7, keys=3, mask="empty rows"),
-            "4d": inputs(3, 2, queries=7, keys=11, mask="empty rows"),
-        },
+HIDDEN = {
+    "attention": {
+        "3d-no-mask": inputs(3, queries=7, keys=11, d_k=5, d_v=2),
+        "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
+        "3d-random-mask": inputs(3, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
+        "3d-mask-per-batch": inputs(5, queries=3, keys=11, mask="full"),
+        "3d-padding": inputs(5, queries=3, keys=11, mask="padding"),
+        "3d-square": inputs(6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
+        "3d-large-logits": inputs(3, queries=7, keys=11, mask="random", scale=3e4),
+        "3d-zero-queries": inputs(3, queries=7, keys=11, d_k=5, d_v=3, mask="random", scale=0.0),
+        "3d-queries-far-apart": inputs(
+            3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=2e4, dtype=torch.float64
+        ),
+        "3d-queries-very-far-apart": inputs(
+            3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
+        ),
+        "3d-one-dimension": inputs(3, d_k=1, d_v=1, mask="random"),
+        "4d-no-mask": inputs(3, 2, queries=7, keys=11, d_k=5, d_v=3),
+        "4d-causal": inputs(3, 2, queries=11, keys=11, d_k=5, mask="causal"),
+        "4d-random-mask": inputs(3, 2, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
+        "4d-mask-per-head": inputs(3, 5, queries=2, keys=11, mask="full"),
+        "4d-padding": inputs(5, 2, queries=3, keys=11, mask="padding"),
+        "4d-one-key-value-head": inputs(3, 5, kv_batch=(3, 1), queries=3, mask="random"),
+        "4d-one-query-head": inputs(3, 1, kv_batch=(3, 5), queries=3, mask="random"),
+        "4d-square": inputs(6, 6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
+        "other-no-batch": inputs(queries=11, keys=3, mask="random"),
+        "other-five-batch-dims": inputs(1, 3, 2, 1, 2, queries=3, keys=5, mask="random"),
     },
-    gradients=("Q", "K", "V"),
-)
+    "attention-half-precision": {
+        name: inputs(3, queries=7, keys=101, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()
+    },
+    "attention-last-digit": {
+        name: inputs(3, queries=7, keys=11, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()
+    },
+    "attention-gradients": {
+        "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
+        "4d-random-mask": inputs(3, 2, queries=3, keys=5, mask="random"),
+        "3d-random-mask": inputs(3, mask="random"),
+        "3d-nothing-to-attend-to": inputs(3, queries=7, mask="empty rows"),
+    },
+    "attention-nothing": {
+        "3d": inputs(3, queries=7, keys=3, mask="empty rows"),
+        "4d": inputs(3, 2, queries=7, keys=11, mask="empty rows"),
+    },
+}
 
 
 def draw_sizes(random: Spread) -> dict[str, Any]:

@@ -25,11 +25,7 @@ AGREES = 0.0005  # the difference at which two weights still agree to three deci
 
 
 def measure_weights(attention: Callable[..., Any]) -> Matrix:
-    """Measure the weights of `attention` in the first batch entry of the case.
-
-    Returns:
-        One row for each query, with None for NaN and infinity; no rows if the output is unusable.
-    """
+    """Measure the weights in the first batch entry of the case, None for NaN and infinity; none of unusable output."""
     Q, K, V, mask = _load_inputs()
     with suppress(Exception, Stopped, SystemExit):
         answer = attention(Q, K, V, mask)

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Generator
 
-from whichline_grader.author import CaseSpec, Inputs, Kinds, Spread, draw_size, specs
+from whichline_grader.author import CaseSpec, Inputs, Kinds, Spread, draw_size
 from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
@@ -32,53 +32,45 @@ def inputs(
     return draw
 
 
-PUBLIC: list[CaseSpec] = specs(
-    "run_softmax",
-    {
-        "softmax": {
-            "1d": inputs(7, dim=0),
-            "2d-first-dim": inputs(3, 5, dim=0),
-            "3d-first-dim": inputs(2, 5, 7, dim=0),
-            "3d-middle-dim": inputs(2, 5, 7, dim=1),
-            "3d-last-dim": inputs(2, 5, 7, dim=-1),
-            "4d-negative-dim": inputs(2, 3, 5, 7, dim=-2),
-            "square": inputs(5, 5, 5, dim=1),
-            "large-logits": inputs(3, 5, dim=-1, scale=1e4),
-            "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
-            "some-minus-infinity": inputs(3, 11, dim=-1, hidden=0.4),
-        },
-        "softmax-half-precision": {name: inputs(3, 101, dim=-1, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
-        "softmax-last-digit": {name: inputs(3, 5, dim=-1, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-        "softmax-gradients": {"last-dim": inputs(2, 5, 7, dim=-1), "middle-dim": inputs(2, 5, 7, dim=1)},
+PUBLIC = {
+    "softmax": {
+        "1d": inputs(7, dim=0),
+        "2d-first-dim": inputs(3, 5, dim=0),
+        "3d-first-dim": inputs(2, 5, 7, dim=0),
+        "3d-middle-dim": inputs(2, 5, 7, dim=1),
+        "3d-last-dim": inputs(2, 5, 7, dim=-1),
+        "4d-negative-dim": inputs(2, 3, 5, 7, dim=-2),
+        "square": inputs(5, 5, 5, dim=1),
+        "large-logits": inputs(3, 5, dim=-1, scale=1e4),
+        "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
+        "some-minus-infinity": inputs(3, 11, dim=-1, hidden=0.4),
     },
-    gradients=("in_features",),
-)
+    "softmax-half-precision": {name: inputs(3, 101, dim=-1, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    "softmax-last-digit": {name: inputs(3, 5, dim=-1, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+    "softmax-gradients": {"last-dim": inputs(2, 5, 7, dim=-1), "middle-dim": inputs(2, 5, 7, dim=1)},
+}
 
 
-HIDDEN: list[CaseSpec] = specs(
-    "run_softmax",
-    {
-        "softmax": {
-            "1d": inputs(11, dim=-1),
-            "one-logit": inputs(3, 1, dim=-1),
-            "2d-first-dim": inputs(7, 3, dim=-2),
-            "3d-first-dim": inputs(3, 7, 5, dim=-3),
-            "3d-middle-dim": inputs(3, 7, 5, dim=-2),
-            "4d-third-dim": inputs(2, 5, 3, 7, dim=2),
-            "5d-second-dim": inputs(2, 3, 2, 5, 3, dim=1),
-            "square": inputs(6, 6, 6, dim=0),
-            "large-logits": inputs(5, 7, dim=0, scale=3e4),
-            "slices-far-apart": inputs(5, 7, dim=0, shift=1000.0),
-            "some-minus-infinity": inputs(5, 13, dim=0, hidden=0.6),
-        },
-        "softmax-half-precision": {
-            name: inputs(211, 3, dim=0, scale=2.0, dtype=dtype) for name, dtype in HALF_PRECISION.items()
-        },
-        "softmax-last-digit": {name: inputs(5, 7, dim=0, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-        "softmax-gradients": {"first-dim": inputs(5, 3, 7, dim=0), "last-dim": inputs(3, 5, dim=-1)},
+HIDDEN = {
+    "softmax": {
+        "1d": inputs(11, dim=-1),
+        "one-logit": inputs(3, 1, dim=-1),
+        "2d-first-dim": inputs(7, 3, dim=-2),
+        "3d-first-dim": inputs(3, 7, 5, dim=-3),
+        "3d-middle-dim": inputs(3, 7, 5, dim=-2),
+        "4d-third-dim": inputs(2, 5, 3, 7, dim=2),
+        "5d-second-dim": inputs(2, 3, 2, 5, 3, dim=1),
+        "square": inputs(6, 6, 6, dim=0),
+        "large-logits": inputs(5, 7, dim=0, scale=3e4),
+        "slices-far-apart": inputs(5, 7, dim=0, shift=1000.0),
+        "some-minus-infinity": inputs(5, 13, dim=0, hidden=0.6),
     },
-    gradients=("in_features",),
-)
+    "softmax-half-precision": {
+        name: inputs(211, 3, dim=0, scale=2.0, dtype=dtype) for name, dtype in HALF_PRECISION.items()
+    },
+    "softmax-last-digit": {name: inputs(5, 7, dim=0, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+    "softmax-gradients": {"first-dim": inputs(5, 3, 7, dim=0), "last-dim": inputs(3, 5, dim=-1)},
+}
 
 
 def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Spread) -> CaseSpec:

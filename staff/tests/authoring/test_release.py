@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from problems.softmax.staff.cases import HIDDEN
+from problems.softmax.staff import SPEC
 from staff.tests import ROOT
 from staff.tests.files import write_files
 from whichline.engine.suite import Calls, Suite
@@ -75,8 +75,8 @@ def test_hidden_cases_of_another_release_are_refused(cases: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * 100)])
 def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) -> None:
-    damage(cases / f"{HIDDEN[5].name}.safetensors")
-    said = f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
+    damage(cases / f"{SPEC.hidden[5].name}.safetensors")
+    said = f"the hidden case {SPEC.hidden[5].name} is missing from {cases} or damaged; run"
     with pytest.raises(AssignmentError, match=said):
         check_hidden_cases(Release(REHEARSAL.secret, cases.parent))
 
@@ -97,6 +97,6 @@ def test_other_hidden_cases_give_another_key(cases: Path) -> None:
 
     before = key()
     assert key() == before
-    with (cases / f"{HIDDEN[5].name}.safetensors").open("ab") as file:
+    with (cases / f"{SPEC.hidden[5].name}.safetensors").open("ab") as file:
         file.write(b" ")
     assert key() != before

@@ -33,6 +33,11 @@ def marked(finding: Finding) -> str:
     return code[mark.index("^") : len(mark)]
 
 
+def above(line: str, code: str) -> tuple[str, str]:
+    """The replacement that puts code above a line."""
+    return line, f"{code}\n\n\n{line}"
+
+
 @pytest.fixture(scope="session")
 def public() -> Suite:
     return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)

@@ -132,9 +132,7 @@ def test_the_argument_is_told_that_a_right_function_uses_as_an_index(find_alone:
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_function_that_returns_more_than_the_adapter_is_right_or_wrong_as_a_whole(
-    find_alone: Explain, part: int
-) -> None:
+def test_a_function_that_returns_more_than_the_adapter_is_judged_as_a_whole(find_alone: Explain, part: int) -> None:
     both = "output, weights" if part == 0 else "weights, output"
     body = f"{BODY.replace('return (weights', 'output = (weights')}    return {both}\n"
     edits = (DEFINES + BODY, f"def mix(Q, K, V, mask):\n{body}\n\n{DEFINES}    return mix(Q, K, V, mask)[{part}]\n")

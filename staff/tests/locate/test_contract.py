@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import problems
-from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, marked, run_source
+from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, above, marked, run_source
 from staff.tests.locate.test_places import REFERENCES
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
@@ -58,12 +58,8 @@ BREACHES = {
         "With `torch.zeros(d_out, dtype=torch.float64)` in the dtype of the inputs, all 5 failing tests pass.",
     ),
     "made in half precision": (
-        (
-            LINEAR,
-            LAYER,
-            "out = in_features @ weights.T\n    return torch.zeros(out.shape, dtype=torch.half).copy_(out)",
-        ),
-        "torch.zeros(out.shape, dtype=torch.half)",
+        (LINEAR, LAYER, "y = in_features @ weights.T\n    return torch.zeros(y.shape, dtype=torch.half).copy_(y)"),
+        "torch.zeros(y.shape, dtype=torch.half)",
         "This is float16 where the inputs are float32, and so the answer is float16.",
         "With float32 here, all 5 failing tests pass.",
     ),
@@ -86,11 +82,7 @@ BREACHES = {
         "With all of it in float32, and one rounding at the end, both failing tests pass.",
     ),
     "a dtype left out of some": (
-        (
-            SOFTMAX,
-            WIDE,
-            "is_half = in_features.dtype in (torch.float16,)\n    x = in_features.float() if is_half else in_features",
-        ),
+        (SOFTMAX, WIDE, "h = in_features.dtype in (torch.float16,)\n    x = in_features.float() if h else in_features"),
         "in_features.dtype in (torch.float16,)",
         "bfloat16 is none of the dtypes here, so it is not computed in float32.",
         "With bfloat16 among them, the failing test passes.",
@@ -159,9 +151,7 @@ BREACHES = {
 
 
 @pytest.mark.parametrize(("mistake", "place", "said", "proof"), BREACHES.values(), ids=BREACHES)
-def test_a_breach_is_told_with_its_place(
-    program: Write, mistake: tuple[str, str, str], place: str, said: str, proof: str
-) -> None:
+def test_a_breach_is_told_with_its_place(program: Write, mistake: tuple, place: str, said: str, proof: str) -> None:
     problem, old, new = mistake
     finding = explain(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
@@ -250,7 +240,7 @@ def test_weights_that_are_copied(program: Write, copy: str) -> None:
 
 
 def test_a_helper_that_rightly_cuts_one_graph_is_marked_where_it_cuts_another(program: Write) -> None:
-    stop = ("def run_softmax", "def stop(x):\n    return x.detach()\n\n\ndef run_softmax")
+    stop = above("def run_softmax", "def stop(x):\n    return x.detach()")
     largest = ("largest = x.amax(dim, keepdim=True)", "largest = stop(x.amax(dim, keepdim=True))")
     (finding,) = explain(program(stop, largest, (SUM, "total = stop(e.sum(dim, keepdim=True))")), SOFTMAX)
     assert marked(finding) == "stop(e.sum(dim, keepdim=True))"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, ROPE, SOFTMAX, Explain
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, ROPE, SOFTMAX, Explain, above
 
 Edits = list[tuple[str, str]]
 MAKES = "def run_linear(d_in, d_out, weights, in_features):\n"
@@ -14,27 +14,22 @@ LAYER = """class Layer(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))
 
     def forward(self, x):
-        return x @ self.weight.T
-
-
-"""
-EXP = "    e = torch.exp(x - largest)"
+        return x @ self.weight.T"""
 LOAD = "    layer = Layer(d_in, d_out)\n    layer.load_state_dict({})\n    return layer(in_features)\n"
+LOADS = LOAD.format("{'weight': weights}")
 OUTER = "    outer = torch.nn.Module()\n    outer.parts = "
 LENT = "    return torch.func.functional_call(outer, {{'{}.weight': weights}}, in_features)\n"
 SETS, GIVES, MAKE = "        self.weight = ", "        return x @ self.weight.T", "Layer(d_in, d_out)"
-WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()\n\n\ndef run_softmax"
+WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()"
 PARAMETER = "        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))\n"
 LARGEST = "largest = x.amax(dim, keepdim=True)\n    largest = torch.where(largest == -math.inf, 0.0, largest)"
 WIDE = "    wide = torch.promote_types(Q.dtype, torch.float32)\n    weights"
 SOFTMAX_OF_TORCH = "\n    torch.nn.functional.softmax(x, axis=dim)"
-DIVIDE = "def divide(a, b):\n    return divide(b, a % b) if b else a.shape\n\n\ndef run_softmax"
+DIVIDE = "def divide(a, b):\n    return divide(b, a % b) if b else a.shape"
 AGAIN = "    if x.dtype != torch.float64:\n        return run_softmax(x.float(), dim)\n    largest = x.amax"
 LENGTH, MERGE = "    length = x.shape[-2]\n", 'rearrange(heads, "... h n d -> ... n (h d)")'
 CAUSAL, SCORES = "torch.ones(length, length, dtype=torch.bool).tril()", "    return scores\n"
-TABLES = (
-    "TABLES = {}\n\n\ndef keep(d, theta, longest):\n    TABLES[(theta, d, longest)] = Rotation(d, theta, longest)\n\n\n"
-)
+TABLES = "TABLES = {}\n\n\ndef keep(d, theta, longest):\n    TABLES[(theta, d, longest)] = Rotation(d, theta, longest)"
 TURN = "    return Rotation(d_k, theta, max_seq_len)(in"
 BY_POSITION = "def in_rows(*args, **kwargs):\n    in_features, dim = args[0], kwargs['dim']"
 SAVES = """class Saves(torch.autograd.Function):
@@ -46,20 +41,14 @@ SAVES = """class Saves(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
-        return grad
-
-
-"""
+        return grad"""
 EARLY = """class Early:
     def __init__(self):
         self.scale = self.ask()
         self.depth = 2
 
     def ask(self):
-        return self.depth
-
-
-"""
+        return self.depth"""
 INHERITS = """class Base:
     def __init__(self):
         self.scale = 2
@@ -69,28 +58,19 @@ class Own(Base):
         self.size = size
 
     def ask(self):
-        return self.scale
-
-
-"""
+        return self.scale"""
 METHOD = """class Rows:
     def rows(self):
         return 2
 
     def twice(self):
-        return self.rows * 2
-
-
-"""
+        return self.rows * 2"""
 HANDED = """def handed(x):
     return x.contiguous()
 
 
 def hide(x, where):
-    return torch.where(where, x, -math.inf)
-
-
-"""
+    return torch.where(where, x, -math.inf)"""
 SAME = """class Same(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dim):
@@ -98,10 +78,9 @@ SAME = """class Same(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return grad
-
-
-"""
+        return grad"""
+POWER = "\ndef power(x):\n    return torch.exp(x)"
+NAMED = "def named(name):\n    def keep(function):\n        function.name = name\n\n    return keep"
 ONE_OF, FOR_EACH = ": take one of `.values` and `.indices`.", "return a gradient, or None, for each"
 NONE = "is None, since its decorator gives nothing back"
 OF_INIT = "of `def __init__(self, d_in, d_out)` in adapters.py:33."
@@ -119,7 +98,7 @@ FRACTIONS = "torch.arange(in_features.shape[-2], dtype=in_features.dtype)"
 def layer(old: str, new: str, use: str = USE) -> Edits:
     """A linear layer as a module with a mistake, or with one in its use."""
     assert old in LAYER + use
-    return [(MAKES, LAYER.replace(old, new) + MAKES), (ANSWER, use.replace(old, new))]
+    return [above(MAKES, LAYER.replace(old, new)), (ANSWER, use.replace(old, new))]
 
 
 CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -129,26 +108,18 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a decorator without a return": (
         (SOFTMAX, f"`power` in adapters.py:15 {NONE}: `keep`, in adapters.py:9, has no `return`."),
-        (
-            "def run_softmax",
-            "def keep(function):\n    def call(x):\n        return function(x)\n\n\n"
-            "@keep\ndef power(x):\n    return torch.exp(x)\n\n\ndef run_softmax",
-        ),
+        above("def run_softmax", f"def keep(f):\n    def call(x):\n        return f(x)\n\n\n@keep{POWER}"),
         ("torch.exp(x - largest)", "power(x - largest)"),
     ),
     "a decorator with arguments, and no return inside": (
         (SOFTMAX, f"`power` in adapters.py:17 {NONE}: `keep`, inside `named`, in adapters.py:10, has no `return`."),
-        (
-            "def run_softmax",
-            "def named(name):\n    def keep(function):\n        function.name = name\n\n    return keep\n\n\n"
-            "@named('power')\ndef power(x):\n    return torch.exp(x)\n\n\ndef run_softmax",
-        ),
+        above("def run_softmax", f"{NAMED}\n\n\n@named('power'){POWER}"),
         ("torch.exp(x - largest)", "power(x - largest)"),
     ),
     "a partial whose argument takes the place of another": (
         (LINEAR, "`use` is a partial of `multiply`, made in adapters.py:38: what it holds goes to `weight`."),
         FUNCTOOLS,
-        (MAKES, f"def multiply(weight, x):\n    return torch.einsum('...i,oi->...o', x, weight)\n\n\n{MAKES}"),
+        above(MAKES, "def multiply(weight, x):\n    return torch.einsum('...i,oi->...o', x, weight)"),
         (ANSWER, "    use = functools.partial(multiply, in_features)\n    return use(weights)\n"),
     ),
     "a shape that another line reads": (
@@ -157,9 +128,9 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a function that defines another one and does not return it": (
         (SOFTMAX, "`make` in adapters.py:9 defines `power`, and has no `return`."),
-        ("def run_softmax", "def make():\n    def power(x):\n        return torch.exp(x)\n\n\ndef run_softmax"),
+        above("def run_softmax", "def make():\n    def power(x):\n        return torch.exp(x)"),
         ("    e = torch.exp(x - largest)", "    e = apply(x - largest, **dict(power=make()))"),
-        ("def run_softmax", "def apply(x, power):\n    return power(x)\n\n\ndef run_softmax"),
+        above("def run_softmax", "def apply(x, power):\n    return power(x)"),
     ),
     "what gives None, kept in an attribute": (
         (LINEAR, "`self.b` is None since adapters.py:38, `self.register_buffer('b', x)`."),
@@ -171,7 +142,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a function that returns in one branch alone": (
         (SOFTMAX, "`widen` in adapters.py:9 has a `return` only in line 11, and returns None if that does not run."),
-        ("def run_softmax", WIDEN),
+        above("def run_softmax", WIDEN),
         ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = widen(in_features)"),
     ),
     "one layer several times": (
@@ -216,7 +187,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a keyword that another line binds": (
         (LINEAR, "`multiply` has the parameter `weight`, but no `weights`, which adapters.py:38 passes."),
         FUNCTOOLS,
-        (MAKES, f"def multiply(x, weight):\n    return x @ weight.T\n\n\n{MAKES}"),
+        above(MAKES, "def multiply(x, weight):\n    return x @ weight.T"),
         (ANSWER, "    use = functools.partial(multiply, weights=weights)\n    return use(in_features)\n"),
     ),
     "layers in a plain list": (
@@ -237,34 +208,26 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a buffer that is part of the state dict": (
         (LINEAR, "`mask` is a buffer since adapters.py:36: with `persistent=False` it is not part of the state dict."),
-        *layer(
-            PARAMETER,
-            f"{PARAMETER}        self.register_buffer('mask', torch.ones(3))\n",
-            LOAD.format("{'weight': weights}"),
-        ),
+        *layer(PARAMETER, f"{PARAMETER}        self.register_buffer('mask', torch.ones(3))\n", LOADS),
     ),
     "a module that is not set up, and fails later": (
         (LINEAR, "is `super().__init__()` the first line of its __init__? It begins in adapters.py:34."),
-        *layer(
-            f"        super().__init__()\n{PARAMETER}",
-            "        self.size = d_in\n",
-            f"    Layer(d_in, d_out).train()\n{ANSWER}",
-        ),
+        *layer(f"        super().__init__()\n{PARAMETER}", "        self.n = 0\n", f"    {MAKE}.train()\n{ANSWER}"),
     ),
     "a setting that nobody passes": (
         (LINEAR, "`config.rows` is None: adapters.py:38 makes a `Config` without `rows`."),
-        (MAKES, f"class Config:\n    def __init__(self, width, rows=None):\n        self.rows = rows\n\n\n{MAKES}"),
+        above(MAKES, "class Config:\n    def __init__(self, width, rows=None):\n        self.rows = rows"),
         (ANSWER, f"    config = Config(d_in)\n    torch.arange(config.rows)\n{ANSWER}"),
     ),
     "a setting of a dataclass that nobody passes": (
         (LINEAR, "`config.rows` is None: adapters.py:39 makes a `Config` without `rows`."),
         ("import math\n", "import math\nfrom dataclasses import dataclass\n"),
-        (MAKES, f"@dataclass\nclass Config:\n    rows: int | None = None\n\n\n{MAKES}"),
+        above(MAKES, "@dataclass\nclass Config:\n    rows: int | None = None"),
         (ANSWER, f"    config = Config()\n    torch.arange(config.rows)\n{ANSWER}"),
     ),
     "numbers of another dtype than those that they replace": (
         (SOFTMAX, "`kept` is float32 since adapters.py:13, `torch.zeros(x.shape)`."),
-        ("    e = torch.exp(x - largest)", f"    kept = torch.zeros(x.shape)\n    kept[x < 9] = x[x < 9]\n{EXP}"),
+        ("    e = torch", "    kept = torch.zeros(x.shape)\n    kept[x < 9] = x[x < 9]\n    e = torch"),
     ),
     "a name that is not imported": (
         (HEADS, "adapters.py:4 imports from `functools`, which has `partial`."),
@@ -273,10 +236,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a number where positions belong": (
         (ROPE, "passes `positions` for `theta` of `def turn(x, theta, positions)` in adapters.py:51."),
-        (
-            "def run_rope",
-            "def turn(x, theta, positions):\n    return x * positions[..., None] / theta\n\n\ndef run_rope",
-        ),
+        above("def run_rope", "def turn(x, theta, positions):\n    return x * positions[..., None] / theta"),
         (TURN, "    positions = token_positions\n    return turn(in_query_or_key, positions, theta).sum(in"),
     ),
     "a table that a constructor does not keep": (
@@ -285,10 +245,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a property of what nothing sets": (
         (LINEAR, "`Layer` has no `wieght`; did you mean `weight`, which adapters.py:35 sets?"),
-        *layer(
-            GIVES,
-            "        return x @ self.turned\n\n    @property\n    def turned(self):\n        return self.wieght.T",
-        ),
+        *layer(GIVES, "        return x @ self.mT\n\n    @property\n    def mT(self):\n        return self.wieght.T"),
     ),
     "a module that a dictionary lacks": (
         (LINEAR, "`ModuleDict` in adapters.py:42 has `one`, and adapters.py:43 gives the key 'two.weight'."),
@@ -305,7 +262,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "an argument that a partial does not pass": (
         (LINEAR, "in adapters.py:33, and `use` is a partial of it since line 38."),
         FUNCTOOLS,
-        (MAKES, f"def multiply(weight, x, scale):\n    return x @ weight.T * scale\n\n\n{MAKES}"),
+        above(MAKES, "def multiply(weight, x, scale):\n    return x @ weight.T * scale"),
         (ANSWER, "    use = functools.partial(multiply, scale=1)\n    return use(in_features)\n"),
     ),
     "a method without a return, of an object that its answer replaces": (
@@ -319,7 +276,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a key in another order": (
         (ROPE, "`TABLES` has the key (10000.0, 14, 1000), but no key (14, 10000.0, 1000). adapters.py:40 stores it."),
-        ("class Rotation:", f"{TABLES}class Rotation:"),
+        above("class Rotation:", TABLES),
         (TURN, "    keep(d_k, theta, max_seq_len)\n    return TABLES[d_k, theta, max_seq_len](in"),
     ),
     "a key of weights that another adapter gives, too": (
@@ -337,7 +294,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a key that another line gives": (
         (HEADS, "`kept` has the key 'length', but no key 'lengths'. adapters.py:60 gives it."),
         (LENGTH, "    kept = dict([keep('length', x.shape[-2])])\n    length = kept['lengths']\n"),
-        ("class Rotation:", "def keep(name, value):\n    return name, value\n\n\nclass Rotation:"),
+        above("class Rotation:", "def keep(name, value):\n    return name, value"),
     ),
     "a key that is not there": (
         (HEADS, "`kept` has the keys 'q' and 'k'."),
@@ -363,12 +320,9 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "heads that are not joined before a function that was called before": (
         (HEADS, "since line 66, `heads.transpose(-3, -2)`."),
-        ("def attend_by_heads", "def project(each, w):\n    return each @ w.T\n\n\ndef attend_by_heads"),
+        above("def attend_by_heads", "def project(each, w):\n    return each @ w.T"),
         ("x @ w.T, ", "project(x, w), "),
-        (
-            f"    return {MERGE} @ weights[3].T",
-            "    moved = heads.transpose(-3, -2)\n    return project(moved, weights[3])",
-        ),
+        (f"    return {MERGE} @ weights[3].T", "    y = heads.transpose(-3, -2)\n    return project(y, weights[3])"),
     ),
     "an axis that positions get in the wrong place": (
         (HEADS, "since line 85, `positions.unsqueeze(0)`."),
@@ -386,10 +340,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (HEADS, "`split(3)` cuts into pieces of size 3: `chunk(3)` cuts into 3 pieces."),
         (LENGTH, f"{LENGTH}    one, two, three = x.split(3, dim=-1)\n"),
     ),
-    "a shape of more axes": (
-        (ATTENTION, "`Q.shape` has 4 values: (2, 3, 5, 11)."),
-        ("d_k = Q.shape[-1]", "batch, n, d_k = Q.shape"),
-    ),
+    "more axes": ((ATTENTION, "`Q.shape` has 4 values: (2, 3, 5, 11)."), ("d_k = Q.shape[-1]", "b, n, d_k = Q.shape")),
     "a pair in the place of a tensor": (
         (SOFTMAX, f"`largest` is a pair since adapters.py:11, `x.max(dim, keepdim=True)`{ONE_OF}"),
         (LARGEST, "largest = x.max(dim, keepdim=True)"),
@@ -406,10 +357,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (HEADS, "`heads` is a list since adapters.py:61, `[each for each in q]`."),
         ("    heads = run_scaled", "    heads = [each for each in q]\n    n = heads.shape\n    heads = run_scaled"),
     ),
-    "the truth of a tensor": (
-        (ATTENTION, TRUTH),
-        ("    if mask is not None:", "    if mask:"),
-    ),
+    "the truth of a tensor": ((ATTENTION, TRUTH), ("    if mask is not None:", "    if mask:")),
     "a dtype without its name": (
         (HEADS, "This function takes a dtype only by name: `dtype=torch.bool`."),
         (CAUSAL, "torch.ones((length, length), torch.bool).tril()"),
@@ -426,10 +374,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ROPE, "`Rotation` has no `cosine`; did you mean `cos`, which adapters.py:40 sets?"),
         ("self.cos[positions].to(", "self.cosine[positions].to("),
     ),
-    "a parameter that is changed in place": (
-        (LINEAR, IN_PLACE),
-        *layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n"),
-    ),
+    "a parameter changed in place": ((LINEAR, IN_PLACE), *layer(PARAMETER, f"{PARAMETER}        self.weight *= 2\n")),
     "a tensor in the place of a parameter": (
         (LINEAR, SET),
         *layer(USE, "    layer = Layer(d_in, d_out)\n    layer.weight = weights\n    return layer(in_features)\n"),
@@ -442,10 +387,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ATTENTION, "`Q.shape` holds sizes and is not a method: leave out the parentheses."),
         ("Q.shape[-1]", "Q.shape()[-1]"),
     ),
-    "a method that is not called": (
-        (ATTENTION, "`Q.size` is a method: `Q.size()` calls it."),
-        ("Q.shape[-1]", "Q.size[-1]"),
-    ),
+    "a method not called": ((ATTENTION, "`Q.size` is a method: `Q.size()` calls it."), ("Q.shape[-1]", "Q.size[-1]")),
     "an operator that is forgotten": (
         (ROPE, "`theta` is a number, not a function: is `*`, `@` or another operator missing after it?"),
         ("theta ** (-torch", "theta(-torch"),
@@ -478,14 +420,8 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (LINEAR, "The definition is `def forward(x)` in adapters.py:37: is `self` meant?"),
         *layer("def forward(self, x)", "def forward(x)"),
     ),
-    "a name without self": (
-        (LINEAR, "`self.weight` exists: is `self.` missing?"),
-        *layer("x @ self.weight.T", "x @ weight.T"),
-    ),
-    "a function of math": (
-        (SOFTMAX, ONE_NUMBER),
-        ("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())"),
-    ),
+    "no self": ((LINEAR, "`self.weight` exists: is `self.` missing?"), *layer("x @ self.weight.T", "x @ weight.T")),
+    "a math function": ((SOFTMAX, ONE_NUMBER), ("torch.exp(x - largest)", "math.exp(x.detach() - largest.detach())")),
     "a fraction that another function has made": (
         (ROPE, f"`longest` is 1000.0 since adapters.py:52, {FRACTION}"),
         (TURN, TURN.replace("max_seq_len", "max_seq_len / 1")),
@@ -505,7 +441,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a name of another file": (
         (ATTENTION, "adapters.py:18 defines `scores_of`: is an import missing?"),
-        ("def run_blockwise", "del scores_of\n\n\ndef run_blockwise"),
+        above("def run_blockwise", "del scores_of"),
     ),
     "too few arguments for torch": (
         (ATTENTION, "TypeError: masked_fill() received an invalid combination of arguments - got (Tensor)"),
@@ -514,31 +450,20 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "arguments that are all passed by name": (
         (SOFTMAX, "`args` is empty: adapters.py:20 passes every argument by its name."),
         ("def run_softmax(in_features, dim):", BY_POSITION),
-        (
-            "\n\ndef scores_of",
-            "\n\ndef run_softmax(in_features, dim):\n    return in_rows(x=in_features, dim=dim)\n\n\ndef scores_of",
-        ),
+        above("def scores_of", "def run_softmax(in_features, dim):\n    return in_rows(x=in_features, dim=dim)"),
     ),
     "an attribute that is None by default": (
         (LINEAR, "`self.scale` is None: adapters.py:43 makes a `Layer` without `scale`."),
-        (
-            MAKES,
-            LAYER.replace("d_out):", "d_out, scale=None):")
-            .replace(SETS, "        self.scale = scale\n" + SETS)
-            .replace(GIVES, GIVES + " * self.scale")
-            + MAKES,
-        ),
-        (ANSWER, USE),
+        *layer("d_out):", "d_out, scale=None):"),
+        (SETS, f"        self.scale = scale\n{SETS}"),
+        (GIVES, f"{GIVES} * self.scale"),
     ),
     "a gradient that a backward pass by hand leaves out": (
         (SOFTMAX, f"`backward` returns 1 value, but `forward` has 2 arguments after `ctx`: {FOR_EACH}."),
-        ("def run_softmax", SAME + "def run_softmax"),
+        above("def run_softmax", SAME),
         ("x - largest)", "Same.apply(x - largest, dim))"),
     ),
-    "an index too high": (
-        (HEADS, "`weights` has 4 values, and the last has the index 3."),
-        (f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T"),
-    ),
+    "high index": ((HEADS, "`weights` has 4 values, and the last has the index 3."), ("weights[3].T", "weights[4].T")),
     "a helper without a return": (
         (ATTENTION, f"`scores_of` in adapters.py:18 {NO_RETURN}", "    scores\n    ^^^^^^"),
         (SCORES, "    scores\n"),
@@ -549,11 +474,11 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "arguments in another order by their names": (
         (LINEAR, f"passes `d_out`, 7, for `d_in` {OF_INIT}", "layer.load_state_dict({'weight': weights})"),
-        *layer(MAKE, "Layer(d_out, d_in)", LOAD.format("{'weight': weights}")),
+        *layer(MAKE, "Layer(d_out, d_in)", LOADS),
     ),
     "arguments in another order by their sizes": (
         (LINEAR, f"passes `weights.shape[0]`, 7, for `d_in` {OF_INIT}", "layer.load_state_dict({'weight': weights})"),
-        *layer(MAKE, "Layer(weights.shape[0], weights.shape[1])", LOAD.format("{'weight': weights}")),
+        *layer(MAKE, "Layer(weights.shape[0], weights.shape[1])", LOADS),
     ),
     "a fraction where a whole number is needed": (
         (HEADS, f"`length` is 7.0 since adapters.py:56, {FRACTION}", "torch.ones((length, length), dtype=torch.bool)"),
@@ -565,40 +490,36 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (TABLE, f"{TABLE}.unsqueeze(1)"),
     ),
     "which line changes what a gradient needs": (
-        (SOFTMAX, "adapters.py:15 changes a tensor of this shape in place.", EXP.strip()),
+        (SOFTMAX, "adapters.py:15 changes a tensor of this shape in place.", "e = torch.exp(x - largest)"),
         ("total = e.sum(dim, keepdim=True)", "total = e.sum(dim, keepdim=True)\n    e.mul_(1)"),
     ),
     "tensors that a backward pass expects and the forward pass does not save": (
         (SOFTMAX, "`ctx.saved_tensors` has 1 values: adapters.py:12 saves them."),
-        ("def run_softmax", SAVES + "def run_softmax"),
+        above("def run_softmax", SAVES),
         ("x - largest)", "Saves.apply(x - largest))"),
     ),
     "an attribute that the constructor sets too late": (
         (LINEAR, "adapters.py:35 sets it, and line 34 runs before that.", "self.depth"),
-        (MAKES, f"{EARLY}{MAKES}"),
+        above(MAKES, EARLY),
         (ANSWER, "    return Early().ask() * in_features\n"),
     ),
     "a constructor that does not call that of its base class": (
         (LINEAR, "`Base.__init__`; `Own.__init__`, which begins in adapters.py:38, does not call that.", "self.scale"),
-        (MAKES, f"{INHERITS}{MAKES}"),
+        above(MAKES, INHERITS),
         (ANSWER, "    return Own(2).ask() * in_features\n"),
     ),
     "a constructor that a class takes from another": (
         (LINEAR, "in adapters.py:33; `Mixed`, in adapters.py:36, takes it from `Base`.", "Mixed(2)"),
-        (MAKES, "class Base:\n    def __init__(self):\n        pass\n\nclass Mixed(Base):\n    pass\n\n\n" + MAKES),
+        above(MAKES, "class Base:\n    def __init__(self):\n        pass\n\nclass Mixed(Base):\n    pass"),
         (ANSWER, "    return Mixed(2)\n"),
     ),
     "a method of ones own that is not called": (
         (LINEAR, "`self.rows` is a method, defined in adapters.py:33: `self.rows()` calls it.", "self.rows * 2"),
-        (MAKES, METHOD + MAKES),
+        above(MAKES, METHOD),
         (ANSWER, "    return Rows().twice()\n"),
     ),
     "an index of a list that is too high": (
-        (
-            LINEAR,
-            "`sizes` has 2 values, and the last has the index 1; `last` is 2 since adapters.py:34, `len(sizes)`.",
-            "sizes[last]",
-        ),
+        (LINEAR, "the last has the index 1; `last` is 2 since adapters.py:34, `len(sizes)`.", "sizes[last]"),
         (ANSWER, "    sizes = [d_in, d_out]\n    last = len(sizes)\n    return in_features * sizes[last]\n"),
     ),
     "a row that a loop counts too far": (
@@ -611,24 +532,22 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a helper without a return, whose answer is unpacked": (
         (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "    x.shape[-2:]"),
-        ("def scores_of", "def sizes_of(x):\n    x.shape[-2:]\n\n\ndef scores_of"),
+        above("def scores_of", "def sizes_of(x):
+    x.shape[-2:]"),
         ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
     ),
     "a list that another name stands for": (
         (LINEAR, "`joined` is a list since adapters.py:34, `rows`.", "joined.reshape"),
-        (
-            ANSWER,
-            "    rows = [in_features @ each for each in weights]\n    joined = rows\n    return joined.reshape(-1)\n",
-        ),
+        (ANSWER, "    rows = [in_features @ w for w in weights]\n    joined = rows\n    return joined.reshape(-1)\n"),
     ),
     "a dictionary that lacks a dtype": (
         (LINEAR, "`WIDE` has the key torch.float16 since adapters.py:32.", "WIDE[in_features.dtype]"),
-        (MAKES, f"WIDE = {{torch.float16: torch.float32}}\n\n\n{MAKES}"),
+        above(MAKES, "WIDE = {torch.float16: torch.float32}"),
         (ANSWER, "    return in_features.to(WIDE[in_features.dtype])\n"),
     ),
     "a buffer with another name": (
         (LINEAR, "`Layer` has no `weight`; did you mean `weights`, which adapters.py:35 sets?", "self.weight"),
-        (MAKES, LAYER + MAKES),
+        above(MAKES, LAYER),
         (PARAMETER, "        self.register_buffer('weights', torch.ones(d_out, d_in))\n"),
         (ANSWER, "    return Layer(d_in, d_out)(in_features)\n"),
     ),
@@ -640,7 +559,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a mask of fractions that a helper hands on": (
         (HEADS, "`where` is float32 since line 68, `torch.ones(length, length)`.", "torch.where(where, x, -math.inf)"),
         (CAUSAL, "handed(torch.ones(length, length))"),
-        ("def attend_by_heads", HANDED + "def attend_by_heads"),
+        above("def attend_by_heads", HANDED),
         ("run_scaled_dot_product_attention(q, k, v, mask)", "hide(handed(q @ k.mT), mask)"),
     ),
 }
@@ -674,12 +593,12 @@ UNKNOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a recursion that passes its arguments on in another order": (
         (SOFTMAX, "another order"),
-        ("def run_softmax", DIVIDE),
+        above("def run_softmax", DIVIDE),
         ("e = torch", "divide(4, 6)\n    e = torch"),
     ),
     "a function of torch's with the name of one of the student's": (
         (SOFTMAX, "the definition is"),
-        ("def run_softmax", "def softmax(x):\n    return x\n\n\ndef run_softmax"),
+        above("def run_softmax", "def softmax(x):\n    return x"),
         (LARGEST, LARGEST + SOFTMAX_OF_TORCH),
     ),
     "a None in the place of an operand": (
@@ -699,9 +618,7 @@ def test_nothing_untrue_is_told_of_a_crash(find: Explain, told: tuple[str, str],
 
 INIT = "class Rotation:\n    def __init__(self, d, theta, longest):\n"
 BUILT = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
-ONCE = (
-    "class Rotation:\n    cos = None\n\n    def __init__(self, d, theta, longest):\n        if self.cos is not None:\n"
-)
+ONCE = INIT.replace(":\n", ":\n    cos = None\n\n", 1) + "        if self.cos is not None:\n"
 GLOBAL = INIT.replace("class", "COS = None\n\n\nclass") + "        global COS, SIN\n        if COS is not None:\n"
 READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin"
 
@@ -722,9 +639,7 @@ READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin"
     ids=["in a class", "global"],
 )
 @pytest.mark.parametrize("problem", [ROPE, HEADS])
-def test_a_table_that_the_first_call_has_built_is_told_where_it_is_read(
-    find: Explain, problem: str, edits: Edits, line: str
-) -> None:
+def test_a_table_of_a_first_call_is_told_where_it_is_read(find: Explain, problem: str, edits: Edits, line: str) -> None:
     finding, *_ = find([problem], *edits)
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
     assert line in finding.code[1]

@@ -65,10 +65,7 @@ def where(condition: str) -> str:
     ("mistake", "told"),
     [
         ((ATTENTION, "if mask is not None:", "if True:"), ("~mask", where("`mask` is None"))),
-        (
-            (ATTENTION, "d_k = Q.shape[-1]", "batch, length, d_k = Q.shape"),
-            ("batch, length, d_k", where("`Q` does not have 3 axes")),
-        ),
+        ((ATTENTION, "d_k = Q.shape[-1]", "b, n, d_k = Q.shape"), ("b, n, d_k", where("`Q` does not have 3 axes"))),
         ((ATTENTION, "V.to(wide)", "V"), ("weights @ V", where("the inputs are in half precision"))),
         (
             (ATTENTION, "return scores\n", "return torch.from_numpy(scores.numpy())\n"),

@@ -117,13 +117,9 @@ def test_another_error_at_a_place_that_is_told_is_told_as_well(find: Explain) ->
     ],
     ids=["there", "likewise", "elsewhere", "another step", "no number"],
 )
-def test_what_is_told_of_an_earlier_problem_is_a_place_and_what_is_said_there(
-    line: int, step: str, is_told: bool
-) -> None:
-    earlier = Finding(
-        ATTENTION, "", ("Expected",), "adapters.py", 3, likewise=(5,), section="3", step="the scaled scores"
-    )
-    later = Finding(MULTIHEAD, "", ("Expected",), "adapters.py", line, section="3", step=step)
+def test_what_is_told_of_an_earlier_problem_is_a_place_and_what_it_says(line: int, step: str, is_told: bool) -> None:
+    earlier = Finding(ATTENTION, "", ("found",), "adapters.py", 3, likewise=(5,), section="3", step="the scaled scores")
+    later = Finding(MULTIHEAD, "", ("found",), "adapters.py", line, section="3", step=step)
     assert (find_same(later, [earlier]) is earlier) == is_told
 
 
@@ -309,9 +305,7 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeyp
     ],
     ids=["it cannot be", "it does something else"],
 )
-def test_code_that_is_not_the_same_when_it_is_imported_again_is_not_followed(
-    find: Explain, top: str, scale: str, why: str
-) -> None:
+def test_code_that_differs_when_imported_again_is_not_followed(find: Explain, top: str, scale: str, why: str) -> None:
     errors: list[str] = []
     edits = ("import math\n", f"import math, sys\n{top}\nsys.once = True\n"), (" / math.sqrt(d_k)", scale)
     try:
@@ -329,9 +323,7 @@ def test_an_error_of_a_probe_is_none_of_the_students(find: Explain, monkeypatch:
         find([ATTENTION], catches, NO_SCALE)
 
 
-def test_a_search_that_takes_long_on_a_students_machine_is_stopped_and_that_is_said(
-    program: Callable[..., Suite],
-) -> None:
+def test_a_search_that_takes_long_on_a_students_machine_is_stopped_and_says_so(program: Callable[..., Suite]) -> None:
     suite = program(NO_SCALE)
     results = [suite.run(test) for test in suite.tests if test.problem == ATTENTION]
     *_, last = find(suite, results, seconds=0.0)

@@ -251,9 +251,7 @@ REGISTERED = [HANDLER, HOOK, CONTAINER, OPERATOR, LIBRARY, AT_THE_END]
 
 @pytest.mark.parametrize("code", REGISTERED, ids=["handler", "hook", "container", "operator", "library", "at the end"])
 @pytest.mark.filterwarnings("error")
-def test_what_code_registers_for_the_whole_process_is_registered_once(
-    write: Callable[..., Observed], code: str
-) -> None:
+def test_what_code_registers_for_a_whole_process_is_registered_once(write: Callable[..., Observed], code: str) -> None:
     observed = write(adapters=code)
     hooks, containers = torch.nn.modules.module._global_forward_hooks, SUPPORTED_NODES
     handlers = logging.getLogger("adapters").handlers

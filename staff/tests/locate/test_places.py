@@ -13,6 +13,8 @@ from whichline.locate.reference import load_references
 
 REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
+SCORES, MERGED = 'einsum(Q, K, "... q d, ... k d -> ... q k")', 'rearrange(heads, "... h n d -> ... n (h d)")'
+MASK = "torch.ones(length, length, dtype=torch.bool)"
 
 
 @pytest.fixture
@@ -40,14 +42,8 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)"), ("d_k ** 1 / 2", "Expected √d_k, 3.317; found 5.5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), ("Q.shape[-2]", "Expected d_k, 11; found 5.")),
         ((ATTENTION, "d_k = Q.shape[-1]", "*_, d_k, _ = Q.shape"), ("d_k", "Expected d_k, 11; found 5.")),
-        (
-            (ATTENTION, "    d_k =", "    Q.sub_(Q)\n    d_k ="),
-            ("Q.sub_(Q)", "Expected the queries; found 0 everywhere."),
-        ),
-        (
-            (ATTENTION, " / math.sqrt(d_k)", ""),
-            ('einsum(Q, K, "... q d, ... k d -> ... q k")', "Expected the scaled scores; found the scores."),
-        ),
+        ((ATTENTION, "d_k =", "Q.sub_(Q)\n    d_k ="), ("Q.sub_(Q)", "Expected the queries; found 0 everywhere.")),
+        ((ATTENTION, " / math.sqrt(d_k)", ""), (SCORES, "Expected the scaled scores; found the scores.")),
         ((ATTENTION, "~mask", "mask"), ("mask", "Expected the mask, inverted; found the mask.")),
         (
             (ATTENTION, "~mask, -math.inf", "~mask, 1e-9"),
@@ -60,10 +56,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
                 "found numbers that sum to 1 along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`).",
             ),
         ),
-        (
-            (ATTENTION, "scores_of(Q.to(wide), K", "scores_of(K.to(wide), K"),
-            ("K", "Expected the queries; found the keys."),
-        ),
+        ((ATTENTION, "(Q.to(wide), K", "(K.to(wide), K"), ("K", "Expected the queries; found the keys.")),
         ((ATTENTION, "return scores\n", "return scores * 2\n"), ("scores * 2", "scores; found 2 times that value.")),
         (
             (LINEAR, "weights.T\n", "weights.T + 1\n"),
@@ -96,17 +89,8 @@ def explain(program: Callable[..., Suite]) -> Explain:
             (ROPE, "self.sin[positions]", "self.cos[positions]"),
             ("self.cos", "Expected the sines of all positions; found the cosines of all"),
         ),
-        (
-            (HEADS, ".tril()", ".tril(-1)"),
-            (
-                "torch.ones(length, length, dtype=torch.bool).tril(-1)",
-                "found False on the diagonal, where True belongs.",
-            ),
-        ),
-        (
-            (HEADS, ".tril()", ""),
-            ("torch.ones(length, length, dtype=torch.bool)", "found True in 21 places where False belongs."),
-        ),
+        ((HEADS, ".tril()", ".tril(-1)"), (f"{MASK}.tril(-1)", "found False on the diagonal, where True belongs.")),
+        ((HEADS, ".tril()", ""), (MASK, "found True in 21 places where False belongs.")),
         (
             (HEADS, "(h d) -> ... h", "(d h) -> ... h"),
             ('rearrange(x @ w.T, "... n (d h) -> ... h n d", h=num_heads)', "found the same numbers in other places."),
@@ -121,10 +105,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((HEADS, "turn(q), turn(k)", "turn(q), k"), ("k", "Expected the rotated keys; found the keys of each head.")),
         (
             (HEADS, "@ weights[3].T", "@ weights[3]"),
-            (
-                'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]',
-                "Expected the answer; found the heads side by side @ o_proj_weight.",
-            ),
+            (f"{MERGED} @ weights[3]", "Expected the answer; found the heads side by side @ o_proj_weight."),
         ),
         (
             (BLOCKS, "torch.exp(scores - largest)", "torch.exp(scores - before)"),
@@ -132,10 +113,7 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ),
         (
             (BLOCKS, "shrink * weighted + e", "weighted + e"),
-            (
-                "weighted + e @ V[..., j : j + size, :].to(wide)",
-                " plus Σ exp(s − m) v of key block 2 of query block 1.",
-            ),
+            ("weighted + e @ V[..., j : j + size, :].to(wide)", "plus Σ exp(s − m) v of key block 2 of query block 1."),
         ),
         (
             (DECODING, "past + torch.arange(in", "torch.arange(in"),
@@ -150,16 +128,11 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ),
         (
             (DECODING, "torch.cat((keys, k), -2)", "torch.cat((k, keys), -2)"),
-            (
-                "torch.cat((k, keys), -2)",
-                "Expected the cached keys; found the same numbers in another order along axis −2",
-            ),
+            ("torch.cat((k, keys), -2)", "the cached keys; found the same numbers in another order along axis −2"),
         ),
     ],
 )
-def test_one_mistake_is_told_with_its_place(
-    explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]
-) -> None:
+def test_a_mistake_is_told_at_its_place(explain: Explain, mistake: tuple[str, str, str], told: tuple[str, str]) -> None:
     (problem, old, new), (place, difference) = mistake, told
     (finding,) = explain(problem, (old, new))
     assert place.startswith(marked(finding).removesuffix(" …"))
@@ -223,7 +196,7 @@ def test_what_is_told_of_other_kinds_of_mistakes(
     assert finding.said[0].endswith(difference)
 
 
-BEFORE, SCORES = "    d_k = Q", 'einsum(Q, K, "... q d, ... k d -> ... q k")'
+BEFORE = "    d_k = Q"
 LOUD = """import torch
 
 STATS = {"calls": 0}

@@ -48,12 +48,7 @@ def make_changes(
     )
 
 
-def list_answers(
-    source: str,
-    *arguments: Any,
-    alike: Collection[str] = ("a", "c[0]", "1"),
-    **given: Any,
-) -> dict[Any, str]:
+def list_answers(source: str, *args: Any, alike: Collection[str] = ("a", "c[0]", "1"), **given: Any) -> dict[Any, str]:
     """Return the answers of all mutants of `f`, each with its words; `make_changes` also gets what is `given`."""
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
@@ -65,7 +60,7 @@ def list_answers(
         if code := mutable.compile(mutant, "f.py"):
             names["f"].__code__ = code
             try:
-                answers.setdefault(names["f"](*arguments), mutant.words)
+                answers.setdefault(names["f"](*args), mutant.words)
             except Exception:  # noqa: S112 (a mutant may raise anything)
                 continue
     return answers
@@ -138,19 +133,29 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
     assert list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments).get(right) == words
 
 
-def test_a_step_is_taken_for_another_name_too() -> None:
-    answers = list_answers('def f(a, ab):\n    a = abs(a)\n    return f"{a} {ab}"\n', -7, -2, alike=["a", "ab"])
-    assert answers["7 2"] == changes.TOO
+@pytest.mark.parametrize(
+    ("body", "arguments", "alike", "given", "right", "words"),
+    [
+        ('(a, ab):\n    a = abs(a)\n    return f"{a} {ab}"', (-7, -2), ("a", "ab"), {}, "7 2", changes.TOO),
+        ("(a, b):\n    return a * b", (7, 2), (), {"is_counted": False}, 21, changes.ONE_MORE),
+        ("(a, b):\n    return abs(a) + b", (-7, 3), (), {"factors": ["b"]}, 24, changes.IN_GRADIENT),
+        ("(a, b, c):\n    return (a % b, b)", (17, 4, 3), ("b", "c"), {}, (5, 4), changes.BOTH),
+        ("(w):\n    return w['a'] + 1", ({"a": 1, "b": 5},), ("w['a']", "w['b']"), {}, 6, changes.NAME),
+        ("(q, k, v):\n    return q * k + k * v, v", (2, 3, 5), ("q", "k", "v"), {}, (2 * 3 + 5 * 5, 5), changes.NAME),
+        ("(q, k, v):\n    return q + 2 * k + v", (2, 3, 5), ("q", "k"), {}, 12, changes.NAMES),
+        ("(q, k):\n    c = max(q, 1) + q\n    return c, k, q", (2, 3), ("q", "k"), {}, (6, 3, 2), changes.EVERYWHERE),
+    ],
+)
+def test_mistakes_are_undone_by_what_the_code_has_elsewhere(
+    body: str, arguments: tuple, alike: tuple[str, ...], given: dict[str, Any], right: object, words: str
+) -> None:
+    assert list_answers(f"def f{body}\n", *arguments, alike=alike, **given)[right] == words
 
 
 def test_a_tensor_is_repeated_in_the_other_way() -> None:
     for old, new in (("repeat(1, 2)", "1, 1, 2, 2"), ("repeat_interleave(2, -1)", "1, 2, 1, 2")):
         answers = list_answers(f"import torch\ndef f(x):\n    return str(x.{old}.tolist())\n", torch.tensor([[1, 2]]))
         assert answers[f"[[{new}]]"] == changes.FUNCTION
-
-
-def test_a_tensor_gets_one_more() -> None:
-    assert list_answers("def f(a, b):\n    return a * b\n", 7, 2, is_counted=False)[21] == changes.ONE_MORE
 
 
 def test_a_comparison_gets_one_more_condition() -> None:
@@ -163,30 +168,9 @@ def test_a_missing_factor_is_put_there() -> None:
     assert {answers.get(str(x) + "4") for x in (8 * 4, 8 / 4, 8 / (1 - 4))} == {changes.FACTOR}
 
 
-def test_a_backward_pass_gets_a_factor_within_an_expression() -> None:
-    assert list_answers("def f(a, b):\n    return abs(a) + b\n", -7, 3, factors=["b"])[24] == changes.IN_GRADIENT
-
-
-def test_another_operator_takes_another_name() -> None:
-    assert list_answers("def f(a, b, c):\n    return (a % b, b)\n", 17, 4, 3, alike=["b", "c"])[5, 4] == changes.BOTH
-
-
 def test_a_parameter_that_nothing_reads_is_passed_on() -> None:
     answers = list_answers("def g(a, b=0):\n    return a + 10 * b\n\n\ndef f(a, b):\n    return g(a)\n", 7, 2)
     assert answers[27] == changes.MORE
-
-
-def test_another_key_of_a_dictionary() -> None:
-    source = "def f(w):\n    return w['a'] + 1\n"
-    assert list_answers(source, {"a": 1, "b": 5}, alike=("w['a']", "w['b']"))[6] == changes.NAME
-
-
-def test_names_are_replaced_by_others_of_the_same_kind() -> None:
-    source = "def f(q, k, v):\n    return q * k + k * v, v\n"
-    assert list_answers(source, 2, 3, 5, alike=("q", "k", "v"))[2 * 3 + 5 * 5, 5] == changes.NAME
-    assert list_answers("def f(q, k, v):\n    return q + 2 * k + v\n", 2, 3, 5, alike=("q", "k"))[12] == changes.NAMES
-    source = "def f(q, k):\n    c = max(q, 1) + q\n    return c, k, q\n"
-    assert list_answers(source, 2, 3, alike=("q", "k"))[6, 3, 2] == changes.EVERYWHERE
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,20 @@
 
 import pytest
 
-from staff.tests.locate.conftest import Explain
+from staff.tests.locate.conftest import Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
 
 ATTENTION = "scaled_dot_product_attention"
-SCALE = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
 HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
+CAUSAL = "torch.ones(length, length, dtype=torch.bool).tril()"
+ADDED = "torch.zeros(mask.shape).masked_fill(~mask, -1e9)"
+PROJECTIONS = f"q, k, v = ({SPLIT})"
 TABLES = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
-MAPPED = (
-    HEADS,
-    """def one(q, k, v):
+MAPPED = """def one(q, k, v):
         scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
         weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
         return weights @ v
-    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)""",
-)
+    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)"""
 ROTATION_INLINE = (
     "    rotation = Rotation(d_model // num_heads, theta, max_seq_len)\n",
     """    d, config = d_model // num_heads, {"theta": 10000.0, "given": theta}
@@ -32,17 +31,14 @@ ROTATION_INLINE = (
 
 """,
 )
-PROJECTED = (
-    f"q, k, v = ({SPLIT})",
-    """q = x @ weights[0]
+PROJECTED = """q = x @ weights[0]
     k = x @ weights[1]
     v = x @ weights[2]
-    q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))""",
-)
+    q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))"""
 
 
 def test_a_mistake_inside_vmap_is_marked(find_alone: Explain) -> None:
-    (finding,) = find_alone(MULTIHEAD, MAPPED, (" / q.shape[-1] ** 0.5", ""))
+    (finding,) = find_alone(MULTIHEAD, (HEADS, MAPPED), (" / q.shape[-1] ** 0.5", ""))
     assert list_marks([finding]) == ['torch.einsum("...qd,...kd->...qk", q, k)']
     assert finding.said == ("Expected the scaled scores; found the scores.",)
     assert finding.proof == "With the scaled scores here, all 19 failing tests pass."
@@ -62,7 +58,7 @@ def test_two_names_that_are_swapped_are_told_together(find_alone: Explain) -> No
 
 
 def test_one_mistake_in_four_places_is_told_in_all_of_them(find_alone: Explain) -> None:
-    found = find_alone(MULTIHEAD, PROJECTED, ("@ weights[3].T", "@ weights[3]"))
+    found = find_alone(MULTIHEAD, (PROJECTIONS, PROJECTED), ("@ weights[3].T", "@ weights[3]"))
     assert list_marks(found) == ["x @ weights[0]", 'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]']
     assert found[0].likewise == tuple(found[0].line + i for i in (1, 2))
     assert found[1].proof == "With all of these corrected, all 22 failing tests pass."
@@ -171,24 +167,18 @@ class Rotation(Rotation):
 def test_what_is_kept_is_marked_where_it_is_named_if_several_calls_of_a_test_read_it(find_alone: Explain) -> None:
     (finding,) = find_alone(
         "decoding",
-        ("class Rotation:", "TABLES = {}\n\n\nclass Rotation:"),
-        (
-            "self.cos, self.sin = angles.cos(), angles.sin()",
-            "self.cos, self.sin = TABLES.setdefault(d, (angles.cos(), angles.sin()))",
-        ),
+        above("class Rotation:", "TABLES = {}"),
+        ("= angles.cos(), angles.sin()", "= TABLES.setdefault(d, (angles.cos(), angles.sin()))"),
     )
     assert list_marks([finding]) == ["TABLES"]
     assert finding.said[1] == "It is kept in `TABLES`."
 
 
 def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(find_alone: Explain) -> None:
-    split = (
-        f"q, k, v = ({SPLIT})",
-        """def split(t):
+    split = """def split(t):
         return rearrange(t, "... n (h d) -> ... h n d", h=num_heads)
-    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)""",
-    )
-    (finding,) = find_alone(MULTIHEAD, split)
+    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, split))
     assert (list_marks([finding]), finding.line) == (["x @ weights[1].T"], 59)
     assert finding.said == ("Expected the values; found the keys.",)
 
@@ -201,29 +191,23 @@ def test_a_number_that_others_could_replace_as_well_is_not_told(find_alone: Expl
 
 def test_two_slices_that_are_swapped_are_told_together(find_alone: Explain) -> None:
     """One projection for all three: also where the wrong one of them is rotated after that."""
-    fused = (
-        f"q, k, v = ({SPLIT})",
-        """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
+    fused = """d, fused = x.shape[-1], x @ torch.cat(weights[:3]).T
     q = rearrange(fused[..., :d], "... n (h d) -> ... h n d", h=num_heads)
     k = rearrange(fused[..., 2 * d :], "... n (h d) -> ... h n d", h=num_heads)
-    v = rearrange(fused[..., d : 2 * d], "... n (h d) -> ... h n d", h=num_heads)""",
-    )
-    (finding,) = find_alone(MULTIHEAD, fused)
+    v = rearrange(fused[..., d : 2 * d], "... n (h d) -> ... h n d", h=num_heads)"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, fused))
     assert list_marks([finding]) == ["fused[..., 2 * d :]"]
     assert finding.said == ("Expected the keys; found the values: the two are swapped.",)
     assert finding.likewise == (finding.line + 1,)
 
 
 def test_a_helper_that_is_right_in_one_of_its_calls_is_marked_where_it_is_called_wrongly(find_alone: Explain) -> None:
-    split = (
-        f"q, k, v = ({SPLIT})",
-        """def split(t, w):
+    split = """def split(t, w):
         return rearrange(t @ w.T, "... n (h d) -> ... h n d", h=num_heads)
     q = split(x, weights[0])
     k = split(x, weights[2])
-    v = split(x, weights[0])""",
-    )
-    (finding,) = find_alone(MULTIHEAD, split)
+    v = split(x, weights[0])"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, split))
     assert list_marks([finding]) == ["weights[2]"]
     assert finding.likewise == (finding.line + 1,)
 
@@ -245,11 +229,7 @@ def test_two_mistakes_in_one_function_are_found_though_wrong_values_make_it_rais
         "q, k = rotation(q, positions), rotation(k, positions)",
         "q, k, v = (rotation(x, positions) for x in (q, k, v))",
     )
-    joined = (
-        'heads, "... h n d -> ... n (h d)") @ o_proj_weight.T, k',
-        'heads, "... h n d -> ... n (d h)") @ o_proj_weight.T, k',
-    )
-    found = find_alone("decoding", rotated, joined)
+    found = find_alone("decoding", rotated, ('(h d)") @ o_proj', '(d h)") @ o_proj'))
     assert list_marks(found) == ["rotation(x, positions)", 'rearrange(heads, "... h n d -> ... n (d h)")']
     assert found[1].proof == "With these two corrected, all 21 failing tests pass."
 
@@ -276,43 +256,30 @@ def scores_of"""
 
 
 def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:
-    frequencies = (
-        "torch.arange(0, d, 2, dtype=torch.float64) / d)",
-        "torch.arange(0, d, 2, dtype=torch.float64) / (d // 2))",
-    )
+    frequencies = ("float64) / d)", "float64) / (d // 2))")
     found = find_alone("rope", frequencies, ("torch.arange(longest, dtype", "torch.arange(1, longest + 1, dtype"))
-    marks = [
+    assert list_marks(found) == [
         "-torch.arange(0, d, 2, dtype=torch.float64) / (d // 2)",
         "torch.arange(1, longest + 1, dtype=torch.float64)[:, None]",
     ]
-    assert list_marks(found) == marks
 
 
 def test_a_mask_is_marked_where_a_triangle_is_cut_out_of_it(find_alone: Explain) -> None:
-    ones = (
-        "torch.ones(length, length, dtype=torch.bool).tril()",
-        "torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)",
-    )
-    (finding,) = find_alone(MULTIHEAD, ones)
-    assert list_marks([finding]) == ["torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"]
+    wrong = "torch.ones_like(x @ x.mT, dtype=torch.bool).tril(-1)"
+    (finding,) = find_alone(MULTIHEAD, (CAUSAL, wrong))
+    assert list_marks([finding]) == [wrong]
 
 
 def test_a_mask_with_its_axes_exchanged_is_another_mask(find_alone: Explain) -> None:
     cut = "torch.triu(torch.ones(1, length, length))"
-    (finding,) = find_alone(MULTIHEAD, ("torch.ones(length, length, dtype=torch.bool).tril()", f"{cut} == 0"))
+    (finding,) = find_alone(MULTIHEAD, (CAUSAL, f"{cut} == 0"))
     assert list_marks([finding]) == [cut]
     assert finding.said == ("Expected the causal mask, inverted; found 1 on the diagonal, where 0 belongs.",)
 
 
 @pytest.mark.parametrize(
     ("low", "mark"),
-    [
-        ("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"),
-        (
-            "scores + torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
-            "torch.zeros(mask.shape).masked_fill(~mask, -1e9)",
-        ),
-    ],
+    [("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"), (f"scores + {ADDED}", ADDED)],
 )
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
     kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
@@ -320,28 +287,16 @@ def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone:
 
 
 def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:
-    relate = (
-        "def attend_by_heads",
-        """def relate(length, holds):
-    return torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])
-
-
-def attend_by_heads""",
-    )
-    mask = ("torch.ones(length, length, dtype=torch.bool).tril()", "relate(length, lambda i, j: i > j)")
-    (finding,) = find_alone(MULTIHEAD, relate, mask)
+    table = "torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])"
+    relate = above("def attend_by_heads", f"def relate(length, holds):\n    return {table}")
+    (finding,) = find_alone(MULTIHEAD, relate, (CAUSAL, "relate(length, lambda i, j: i > j)"))
     assert list_marks([finding]) == ["i > j"]
     assert finding.proof == "With another comparison here, all 22 failing tests pass."
 
 
 def test_a_parameter_that_is_read_several_times_is_marked_where_nothing_is_passed_for_it(find_alone: Explain) -> None:
-    count = (
-        "def run_decoding",
-        "def count(length, past=0):\n    return torch.arange(past, past + length)\n\n\ndef run_decoding",
-    )
-    (finding,) = find_alone(
-        "decoding", count, ("past + torch.arange(in_features.shape[-2])", "count(in_features.shape[-2])")
-    )
+    count = above("def run_decoding", "def count(length, past=0):\n    return torch.arange(past, past + length)")
+    (finding,) = find_alone("decoding", count, ("past + torch.arange(", "count("))
     assert list_marks([finding]) == ["count(in_features.shape[-2])"]
     words = "Expected the number of tokens in the cache, 4; found 0. This call passes nothing for `past`."
     assert finding.said[0].endswith(words)
@@ -358,7 +313,7 @@ def test_an_index_that_is_made_wrongly_is_marked_where_it_is_made(find_alone: Ex
 
 
 def test_the_line_that_computes_what_a_call_returns_is_told(find_alone: Explain) -> None:
-    width = ("def scores_of", "def width(x):\n    return x.shape[-1]\n\n\ndef scores_of")
+    width = above("def scores_of", "def width(x):\n    return x.shape[-1]")
     (finding,) = find_alone(ATTENTION, width, ("math.sqrt(d_k)", "width(Q)"))
     assert finding.said == ("Expected √d_k; found d_k. Line 19 computes it: `x.shape[-1]`.",)
 

@@ -15,12 +15,12 @@ import pytest
 from torch import Tensor
 
 from whichline.checking.board import find_together, join_findings, name_places, wrap_lines
+from whichline.checking.text import WIDTH
 from whichline.engine.case import CaseError
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.suite import Test
 
-WIDTH = 78  # of pytest's output
 MOST_NAMED = 6  # tests of one kind of failure
 LONGEST_KIND = 68
 LONGEST_WARNING = 150

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from whichline.checking.board import wrap_lines
-from whichline.checking.short_failures import WIDTH
+
+WIDTH = 78  # of pytest's output
 
 
 class Place(NamedTuple):

@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -217,10 +218,8 @@ class Raised:
 
     def _find_module(self, kind: str) -> nn.Module | None:
         """The module of this class in the frame of torch's that raised."""
-        trace = self._error.__traceback__
-        while trace and trace.tb_next:
-            trace = trace.tb_next
-        values = trace.tb_frame.f_locals.values() if trace else ()
+        frames = [frame for frame, _ in walk_tb(self._error.__traceback__)]
+        values = frames[-1].f_locals.values() if frames else ()
         return next((each for each in values if isinstance(each, nn.Module) and type(each).__name__ == kind), None)
 
     def explain_member(self, match: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -258,10 +259,8 @@ def _is_raised_here(error: BaseException) -> bool:
     Two files raise errors of the student's: `annotations.py`, if a call does not fit the student's function, and
     `as_graded.py`, if the code does what grading refuses.
     """
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    where = Path(trace.tb_frame.f_code.co_filename) if trace else Path()
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    where = Path(frames[-1].f_code.co_filename) if frames else Path()
     return where.is_relative_to(Path(__file__).parents[1]) and where.name not in ("annotations.py", "as_graded.py")
 
 

@@ -105,14 +105,10 @@ def strings_are_formatted():
     return f"{x.sum():.2f} {n!r:>{n + 2}} {f'{n}'} {n=} {n and 1}"
 
 
-def a_lambda_has_defaults():
+def lambdas_have_defaults_and_stand_in_a_line():
     scale = lambda x, s=torch.ones(2): x * s
-    return scale(2).sum().item()
-
-
-def two_lambdas_stand_in_a_line():
     one, other = (lambda x: x + 1), (lambda x: x + 2)
-    return one(1) + other(2)
+    return scale(2).sum().item(), one(1) + other(2)
 
 
 def a_dead_branch_holds_a_lambda():
@@ -149,37 +145,29 @@ def an_iterable_is_unpacked_once():
     return a, b, len(KEPT)
 
 
-def a_loop_fills_an_index():
-    x = [0, 0, 0]
+def a_loop_fills_an_index_and_another_has_an_else():
+    x, found = [0, 0, 0], []
     for x[1] in range(3):
         pass
     with contextlib.nullcontext(7) as x[2]:
         pass
-    return x
-
-
-def a_loop_has_an_else():
-    found = []
     for n in range(2, 8):
         for k in range(2, n):
             if n % k == 0:
                 break
         else:
             found.append(n)
-    return found
+    return x, found
 
 
-def comparisons_are_chained():
-    x = 5
-    assert 1 < x < 10, f"{x}"
-    return 0 < x == 5 != 3 in [3], not x, x and 7, x or 8
-
-
-def a_condition_is_not_evaluated():
+def comparisons_are_chained_and_conditions_are_not_evaluated():
     def fail():
         raise AssertionError
 
-    return (False and fail()), (True or fail()), (1 if True else fail())
+    x = 5
+    assert 1 < x < 10, f"{x}"
+    chained = 0 < x == 5 != 3 in [3], not x, x and 7, x or 8
+    return chained, (False and fail()), (True or fail()), (1 if True else fail())
 
 
 def a_subscript_is_a_slice():

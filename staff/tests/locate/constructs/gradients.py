@@ -33,19 +33,13 @@ def a_map_is_nested_and_has_axes():
     return torch.vmap(torch.vmap(lambda a, b: a * b), in_dims=(1, 1), out_dims=1)(X, X)
 
 
-def a_gradient_is_taken_of_a_function():
+def a_derivative_is_taken_of_a_function():
     def loss(x):
         y = x * x
         return y.sum()
 
-    return torch.func.grad(loss)(X), torch.func.vjp(loss, X)[0], torch.func.hessian(loss)(X[0])
-
-
-def a_derivative_is_taken_forwards():
-    def square(x):
-        return (x * x).sum()
-
-    return torch.func.jvp(square, (X,), (torch.ones_like(X),)), torch.func.jacrev(lambda x: x * 2)(X[0])
+    backwards = torch.func.grad(loss)(X), torch.func.vjp(loss, X)[0], torch.func.hessian(loss)(X[0])
+    return backwards, torch.func.jvp(loss, (X,), (torch.ones_like(X),)), torch.func.jacrev(lambda x: x * 2)(X[0])
 
 
 def gradients_are_mapped_over():
@@ -113,12 +107,6 @@ def gradients_go_through_changes_in_place():
     return x.grad, y
 
 
-def gradients_of_gradients():
-    x = X.clone().requires_grad_()
-    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
-    return torch.autograd.grad(slope.sum(), x)[0]
-
-
 def a_leaf_is_changed_in_place():
     x = X.clone().requires_grad_()
     x += 1
@@ -132,14 +120,15 @@ def what_backward_needs_is_changed():
     y.sum().backward()
 
 
-def hooks_are_called():
+def hooks_are_called_and_gradients_have_gradients():
     x = X.clone().requires_grad_()
     y = x * 2
     seen = []
     y.register_hook(lambda g: seen.append(g.sum().item()))
     y.retain_grad()
     y.sum().backward()
-    return seen, y.grad, x.grad
+    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return seen, y.grad, x.grad, torch.autograd.grad(slope.sum(), x)[0]
 
 
 def gradients_are_off():
@@ -214,15 +203,11 @@ def numbers_are_of_numpy():
     return k, type(k).__name__, torch.tensor(k), np.argmax(np.array([1, 3, 2]))
 
 
-def storage_is_shared():
+def storage_is_shared_and_an_output_is_given():
     x = X.clone()
     y = x.expand(4, 2, 3)
     z = x.as_strided((3, 2), (1, 3))
     x[0, 0] = 9
-    return y.sum(), z, y.data_ptr() == x.data_ptr(), x.is_contiguous(), z.stride()
-
-
-def an_output_is_given():
     out = torch.empty(2, 3)
     same = torch.add(X, 1, out=out)
-    return out, same is out
+    return y.sum(), z, y.data_ptr() == x.data_ptr(), x.is_contiguous(), z.stride(), out, same is out

@@ -33,10 +33,6 @@ class Config:
         self.sizes += [self.width]
 
 
-def a_dataclass_is_made():
-    return Config(3).sizes, Config() == Config(), dataclasses.replace(Config(2), heads=4).heads
-
-
 class Slots:
     __slots__ = ("__hidden", "x")
 
@@ -47,10 +43,6 @@ class Slots:
     def both(self):
         self.__hidden += 1
         return self.x, self.__hidden
-
-
-def names_are_mangled():
-    return Slots().both()
 
 
 class Lazy:
@@ -64,8 +56,8 @@ class Lazy:
         return x + self.a + self.b
 
 
-def attributes_are_made_when_read():
-    return Lazy()(1)
+def names_are_mangled_and_attributes_are_made_when_read():
+    return Slots().both(), Lazy()(1)
 
 
 class Meta(type):
@@ -126,12 +118,8 @@ def classes_keep_state():
 
 
 def instances_are_told_apart():
-    return (
-        isinstance(Derived(), Base),
-        type(Derived()) is Derived,
-        issubclass(Derived, Base),
-        Derived.__mro__[1] is Base,
-    )
+    made = Derived()
+    return isinstance(made, Base), type(made) is Derived, issubclass(Derived, Base), Derived.__mro__[1] is Base
 
 
 class Colour(enum.Enum):
@@ -139,8 +127,9 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
-def an_enum_is_read():
-    return Colour.RED.name, Colour(2) is Colour.BLUE, [each.value for each in Colour]
+def a_dataclass_is_made_and_an_enum_is_read():
+    made = Config(3).sizes, Config() == Config(), dataclasses.replace(Config(2), heads=4).heads
+    return made, Colour.RED.name, Colour(2) is Colour.BLUE, [each.value for each in Colour]
 
 
 def objects_are_pickled():
@@ -155,18 +144,11 @@ def objects_are_copied():
 
 
 def a_module_finds_itself():
-    module = sys.modules[__name__]
-    return (
-        module.STATS is STATS,
-        module.a_module_finds_itself is a_module_finds_itself,
-        inspect.getmodule(Base) is module,
-    )
-
-
-def a_module_is_imported_in_a_function():
     from staff.tests.locate.constructs import objects
 
-    return objects.STATS is STATS, objects.Base is Base
+    own = sys.modules[__name__]
+    found = own.STATS is STATS, own.a_module_finds_itself is a_module_finds_itself, inspect.getmodule(Base) is own
+    return found, objects.STATS is STATS, objects.Base is Base
 
 
 def the_source_is_read():
@@ -226,32 +208,24 @@ def iterators_are_chained():
     return pairs[-1], list(zip("ab", range(2), strict=True)), next(itertools.islice(itertools.count(3), 2, None))
 
 
-def threads_share_work():
+def threads_share_work_and_change_a_list():
     def work(i):
         return sum(j * i for j in range(4))
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        return list(pool.map(work, range(8)))
-
-
-def a_thread_changes_a_list():
     done = []
     thread = threading.Thread(target=lambda: done.append(len(done) + 1))
     thread.start()
     thread.join()
-    return done
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return list(pool.map(work, range(8))), done
 
 
-def a_dictionary_makes_what_is_missing():
+def a_dictionary_makes_what_is_missing_and_numbers_are_drawn():
+    random.seed(3)
     sizes = defaultdict(list)
     sizes["a"] += [1]
     sizes["b"].append(2)
-    return dict(sizes)
-
-
-def numbers_are_drawn():
-    random.seed(3)
-    return random.random(), random.choice([1, 2, 3])
+    return dict(sizes), random.random(), random.choice([1, 2, 3])
 
 
 def something_is_printed(n=2):

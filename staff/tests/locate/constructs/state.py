@@ -12,21 +12,13 @@ KEPT: list[str] = []
 COUNTER = 0
 
 
-def a_global_dictionary_is_counted_up():
-    STATS["calls"] += 1
-    return STATS["calls"]
-
-
-def a_global_tensor_is_changed_at_an_index():
-    TABLE[1] += 2.0
-    TABLE[0] = 1.0
-    return TABLE.clone()
-
-
-def a_global_is_rebound():
+def globals_are_changed_and_rebound():
     global COUNTER
     COUNTER += 1
-    return COUNTER
+    STATS["calls"] += 1
+    TABLE[1] += 2.0
+    TABLE[0] = 1.0
+    return COUNTER, STATS["calls"], TABLE.clone()
 
 
 def a_global_is_made_and_deleted():
@@ -120,47 +112,35 @@ class Pool:
         self.kept = value
 
 
-def a_call_is_the_base_of_a_method_in_place():
+def a_call_is_the_base_of_changes_in_place():
     pool = Pool()
     pool.take().weight.data.zero_()
+    pool.take().weight.data[0] = 0.0
     return pool.reads, pool.layers[0].weight.detach().sum()
 
 
-def a_call_is_the_base_of_an_assignment_at_an_index():
-    pool = Pool()
-    pool.take().weight.data[0] = 0.0
-    return pool.reads
-
-
-def a_stack_is_popped_by_a_change_in_place():
-    stack = [nn.Linear(2, 2), nn.Linear(2, 2)]
+def a_stack_is_popped_and_an_iterator_goes_on_by_changes_in_place():
+    stack = [nn.Linear(2, 2) for _ in range(4)]
     stack.pop().weight.data.zero_()
-    return len(stack)
-
-
-def an_iterator_goes_on_by_a_change_in_place():
-    layers = iter([nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)])
+    layers = iter(stack)
     next(layers).weight.data.fill_(1.0)
     next(layers).bias.data[0] += 1.0
-    return len(list(layers))
+    return len(stack), len(list(layers))
 
 
 def a_property_is_changed_at_an_index():
-    pool = Pool()
+    pool, other = Pool(), Pool()
     pool.buffer[0] = 1.0
-    return pool.reads, pool.kept
+    other.buffer[0] += 1.0
+    return pool.reads, pool.kept, other.reads, other.kept
 
 
-def a_property_is_added_to_at_an_index():
-    pool = Pool()
-    pool.buffer[0] += 1.0
-    return pool.reads, pool.kept
-
-
-def a_property_is_added_to():
-    pool = Pool()
+def properties_and_attributes_are_added_to():
+    pool, other = Pool(), Pool()
     pool.total += 1.0
-    return pool.reads, pool.kept
+    other.reads += 1
+    other.kept += torch.ones(2)
+    return pool.reads, pool.kept, other.reads, other.kept
 
 
 class Logged:
@@ -213,13 +193,6 @@ def parts_are_evaluated_in_their_order():
     order[say("c")] += say(2)
     order.inner[say("d")][say("e")] = say("f") if False else say("g")
     return log
-
-
-def an_attribute_is_added_to():
-    pool = Pool()
-    pool.reads += 1
-    pool.kept += torch.ones(2)
-    return pool.reads, pool.kept
 
 
 def an_assignment_has_several_targets():

@@ -62,27 +62,17 @@ def a_mode_sees_all_functions():
     return list(SEEN), z
 
 
-def a_tensor_is_sparse():
+def a_tensor_is_sparse_or_quantized():
     s = X.to_sparse()
     t = s * 2
-    return t.to_dense(), X.to_sparse_csr() @ X.T, s.coalesce().indices()
-
-
-def a_tensor_is_quantized():
     q = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
-    return q.dequantize(), q.int_repr()
+    return t.to_dense(), X.to_sparse_csr() @ X.T, s.coalesce().indices(), q.dequantize(), q.int_repr()
 
 
-def a_tensor_is_nested():
-    n = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
-    m = n * 2
-    return m.unbind()[1]
-
-
-def a_tensor_is_jagged():
-    n = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
-    m = n * 2
-    return m.unbind()[1]
+def a_tensor_is_nested_or_jagged():
+    n, m = (torch.nested.nested_tensor([X, X[:1]], layout=layout) for layout in (torch.strided, torch.jagged))
+    n, m = n * 2, m * 2
+    return n.unbind()[1], m.unbind()[1]
 
 
 def a_tensor_has_no_storage():
@@ -113,15 +103,11 @@ def tensors_hold_whole_numbers_and_truth():
     return n, mask, ~mask, bool(mask.any()), n.dtype
 
 
-def a_tensor_is_empty_or_a_number():
-    x, y = torch.zeros(0, 3), torch.tensor(2.0)
+def a_tensor_is_empty_or_a_number_or_not_finite():
+    x, y, z = torch.zeros(0, 3), torch.tensor(2.0), torch.tensor([1.0, -torch.inf, torch.nan])
     y += 1
-    return x.sum(0), y.item(), float(y), x.amax(1).shape, torch.zeros(0).mean().isnan()
-
-
-def numbers_are_not_finite():
-    x = torch.tensor([1.0, -torch.inf, torch.nan])
-    return x.exp(), torch.softmax(x[:2], 0), x.nan_to_num(), float("nan") == float("nan")
+    finite = z.exp(), torch.softmax(z[:2], 0), z.nan_to_num(), float("nan") == float("nan")
+    return x.sum(0), y.item(), float(y), x.amax(1).shape, torch.zeros(0).mean().isnan(), finite
 
 
 def the_default_dtype_is_another():
