@@ -85,6 +85,14 @@ ONE_OF, FOR_EACH = ": take one of `.values` and `.indices`.", "return a gradient
 NONE = "is None, since its decorator gives nothing back"
 OF_INIT = "of `def __init__(self, d_in, d_out)` in adapters.py:33."
 TABLE, GIVEN = "self.cos[positions].to(x.dtype)", "torch.func.functional_call(layers, given, in_features"
+ABSTRACT = """class Base(abc.ABC):
+    @abc.abstractmethod
+    def apply(self, x): ...
+
+
+class Own(Base):
+    def aply(self, x):
+        return x"""
 NO_RETURN = "has no `return`, so it gives None."
 FRACTION = "not a whole number: `/` gives a fraction, `//` does not."
 TRUTH = "A condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks."
@@ -532,9 +540,26 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a helper without a return, whose answer is unpacked": (
         (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "    x.shape[-2:]"),
-        above("def scores_of", "def sizes_of(x):
-    x.shape[-2:]"),
+        above("def scores_of", "def sizes_of(x):\n    x.shape[-2:]"),
         ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
+    ),
+    "a pair": (
+        (
+            SOFTMAX,
+            "`largest` is a pair since adapters.py:11, `x.max(dim)`: take one of `.values` and `.indices`.",
+            "x.max(dim)",
+        ),
+        ("x.amax(dim, keepdim=True)", "x.max(dim)"),
+    ),
+    "a method with another name than the abstract one": (
+        (LINEAR, "`Own` has no `apply`; is the `aply` in adapters.py:39 meant?", "def aply(self, x):"),
+        above(MAKES, ABSTRACT),
+        ("import math\n", "import abc\nimport math\n"),
+        (ANSWER, "    return Own().apply(in_features)\n"),
+    ),
+    "an index of which a loop counts the half": (
+        (LINEAR, "`i` is 2 in line 33, `for i in range(4)`.", "weights[4 * i]"),
+        (ANSWER, "    for i in range(4):\n        in_features = weights[4 * i]\n"),
     ),
     "a list that another name stands for": (
         (LINEAR, "`joined` is a list since adapters.py:34, `rows`.", "joined.reshape"),

@@ -228,12 +228,6 @@ USED_UP = """    rows = (row for row in weights)
     answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
     return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
 """
-SLICED = """    table = torch.ones(99, 99, dtype=torch.bool).tril()
-    if window is not None:
-        table = table & torch.ones_like(table).triu(-window)
-    mask = table[past : k.shape[-2], : k.shape[-2]]
-"""
-MASK = "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n"
 AS_A_LIST = "a list here, which a loop does not use up as it does a generator"
 REPAIRS = {
     "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),

@@ -16,6 +16,14 @@ MAPPED = """def one(q, k, v):
         weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
         return weights @ v
     heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)"""
+WINDOWED = (
+    "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n",
+    """    table = torch.ones(99, 99).tril()
+    if window is not None:
+        table = table.triu(-2 * window)
+    mask = table[past : k.shape[-2], : k.shape[-2]] == 1
+""",
+)
 ROTATION_INLINE = (
     "    rotation = Rotation(d_model // num_heads, theta, max_seq_len)\n",
     """    d, config = d_model // num_heads, {"theta": 10000.0, "given": theta}
@@ -35,6 +43,44 @@ PROJECTED = """q = x @ weights[0]
     k = x @ weights[1]
     v = x @ weights[2]
     q, k, v = (rearrange(each, "... n (h d) -> ... h n d", h=num_heads) for each in (q, k, v))"""
+
+
+def test_a_mask_is_marked_where_its_numbers_are_made(find_alone: Explain) -> None:
+    """Not at the slice, nor at the comparison, which only write the same two numbers another way."""
+    (finding,) = find_alone("decoding", WINDOWED)
+    assert list_marks([finding]) == ["table.triu(-2 * window)"]
+    words = (
+        "makes a mask of this: `table[past : k.shape[-2], : k.shape[-2]] == 1`. Expected the mask; found the mask of"
+    )
+    assert words in finding.said[0]
+
+
+def test_a_mask_that_is_inverted_as_an_index_is_marked_where_it_is_inverted(find_alone: Explain) -> None:
+    """Not in the adapter, which passes on what it gets."""
+    taken = """        taken = ~mask.expand(scores.shape)
+        hidden = torch.full_like(scores, -math.inf)
+        hidden[taken] = scores[taken]
+        scores = hidden
+"""
+    (finding,) = find_alone(ATTENTION, ("        scores = scores.masked_fill(~mask, -math.inf)\n", taken))
+    assert list_marks([finding]) == ["~mask.expand(scores.shape)"]
+    assert finding.said == ("Expected the mask; found the mask, inverted.",)
+
+
+def test_a_step_that_is_missing_is_marked_where_a_value_is_only_handed_on(find_alone: Explain) -> None:
+    handed = (
+        "        scores = scores.masked_fill(~mask,",
+        "        hides = mask.bool()\n        scores = scores.masked_fill(hides,",
+    )
+    (finding,) = find_alone(ATTENTION, handed)
+    assert finding.code[-2:] == ("    hides = mask.bool()", "            ^^^^")
+
+
+def test_a_factor_of_1_is_marked_in_place_of_what_it_leaves_as_it_is(find_alone: Explain) -> None:
+    scores = 'einsum(Q, K, "... q d, ... k d -> ... q k")'
+    factor = (f"    scores = {scores} / math.sqrt(d_k)", f"    one = (d_k // d_k) ** -0.5\n    scores = {scores} * one")
+    (finding,) = find_alone(ATTENTION, factor)
+    assert list_marks([finding]) == ["(d_k // d_k) ** -0.5"]
 
 
 def test_a_mistake_inside_vmap_is_marked(find_alone: Explain) -> None:

@@ -100,10 +100,8 @@ def find_repair(
     most = runner.mutant_runs + patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
-    adapters = {case.call for test in tests for case in test.cases()[:1]} - {
-        find_outermost(name) for _, name, _ in near
-    }
-    for repair in _list_repairs(runner, trace, near, adapters):
+    adapters = {case.call for test in tests for case in test.cases()[:1]}
+    for repair in _list_repairs(runner, trace, near, adapters - {find_outermost(name) for _, name, _ in near}):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         if (only is None or repair.mutant.line in only) and repair.function.passes(repair.mutant, tests):
