@@ -240,7 +240,7 @@ class Raised:
 
     def _find_pair(self) -> tuple[str, ast.AST] | None:
         pairs = [node for node, value in self._list_values() if type(value).__module__ == PAIRS]
-        made = self._definitions.find_origin_of_name(pairs[0]) if pairs else None
+        made = self._definitions.find_origin_of_name(pairs[0]) if pairs and PAIRS in self._text else None
         return (self._definitions.place(made.code, made.line), made.value) if made and made.value else None
 
     def _find_method(self) -> tuple[str, ast.AST] | None:

@@ -35,13 +35,13 @@ def find_definition(code: CodeType) -> ast.FunctionDef | None:
 
 def find_end(code: CodeType) -> int:
     """The line at which the last statement of a function begins."""
-    last = find_definition(code)
-    line = code.co_firstlineno
-    while isinstance(last, ast.stmt):
-        line = last.lineno
-        body = getattr(last, "orelse", None) or getattr(last, "body", None)
-        last = body[-1] if body and (line == code.co_firstlineno or not isinstance(last, ast.FunctionDef)) else None
-    return line
+    last: ast.AST = find_definition(code) or ast.Pass()
+    body = getattr(last, "body", [])
+    while body:
+        last = body[-1]
+        is_scope = isinstance(last, ast.FunctionDef | ast.ClassDef)
+        body = [] if is_scope else getattr(last, "orelse", []) or getattr(last, "body", [])
+    return getattr(last, "lineno", code.co_firstlineno)
 
 
 def list_assigned(code: CodeType, text: str) -> list[Assigned]:

@@ -21,6 +21,7 @@ from whichline.locate.repair import describe_repair, find_line
 from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
+from whichline.locate.values import share_numbers
 
 BEGIN = "The mark shows the first value that matches none of the handout's. It may still be right."
 UNPROVED = "-unproved"  # in the id of a finding
@@ -90,16 +91,12 @@ def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
         trace = search.find_trace(place)
         value, operands = trace.objects[place][0], trace.list_operands(place)
         is_counted = isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
-        is_part = len(trace.values[place]) > 1 and any(_shares(value, trace.objects[each][0]) for each in operands)
+        is_part = len(trace.values[place]) > 1 and any(
+            share_numbers(value, trace.objects[each][0]) for each in operands
+        )
         return trace.is_number(place), is_counted or is_part or isinstance(place.node, ast.Assign)
 
     return sorted(divergences, key=rank)
-
-
-def _shares(x: Any, other: Any) -> bool:
-    """Tell whether two tensors share their numbers, as a view does with what it is of."""
-    are_tensors = isinstance(x, Tensor) and isinstance(other, Tensor)
-    return are_tensors and x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:

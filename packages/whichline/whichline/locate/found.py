@@ -12,7 +12,7 @@ from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import is_mask
+from whichline.locate.values import is_mask, share_numbers
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,14 @@ def find_origin(found: Found) -> Found:
 
 def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
     """Find the unknown tensor that an expression takes a part of, or writes another way: `== 0`, `~`, a slice."""
-    value = trace.objects[place][-1]
-    operands = [each for each in trace.list_operands(place) if not trace.is_number(each)]
-    if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.objects[place]) > 1:
+    value, operands = trace.values[place][-1], [x for x in trace.list_operands(place) if not trace.is_number(x)]
+    if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.values[place]) > 1:
         return None
     origin = trace.find_origin(operands[0])
-    of = trace.objects[origin][-1]
+    of = trace.values[origin][-1]
     if not isinstance(of, Tensor) or not is_mask(of) or trace.match(origin) or not trace.is_before(origin, place):
         return None
-    is_part = value.untyped_storage().data_ptr() == of.untyped_storage().data_ptr()
+    is_part = share_numbers(*(trace.objects[each][-1] for each in (origin, place)))
     is_same = value.shape == of.shape and torch.equal(value == value.flatten()[0], of == of.flatten()[0])
     return origin if is_part or is_same else None
 

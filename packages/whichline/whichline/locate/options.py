@@ -103,13 +103,17 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
         firsts = [step for step in numbers if not step.series or list_series(trace.steps, step.series)[0] == step.name]
         return [Option((step.name,), (), is_series=bool(step.series) and times > 1) for step in firsts] + each_time
     truths = [step for step in steps if step.value.tensor.dtype == torch.bool]
-    are_flags = is_mask(value) and set(value.flatten().tolist()) == {0, 1}
-    others = [step for step in steps if step not in truths]
-    steps = truths if value.dtype == torch.bool else [*truths * are_flags, *others]
+    others = [step for step in steps if step.value.tensor.dtype != torch.bool]
+    steps = truths if value.dtype == torch.bool else [*truths * _are_flags(value), *others]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
     return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
+
+
+def _are_flags(x: Tensor) -> bool:
+    """Tell whether a tensor holds 0 and 1 in place of False and True."""
+    return is_mask(x) and [float(each) for each in x.aminmax()] == [0, 1]
 
 
 def _is_among_whole_numbers(trace: Trace, place: Expression) -> bool:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,6 +114,14 @@ def is_one(value: Any, other: Any) -> bool:
     if value is other or not isinstance(value, Tensor) or not isinstance(other, Tensor):
         return value is other
     return value.shape == other.shape and value.dtype == other.dtype and _find_memory(value) == _find_memory(other) != 0
+
+
+def share_numbers(x: Any, other: Any) -> bool:
+    """Tell whether two tensors share their numbers, as a view does with what it is of."""
+    with suppress(RuntimeError, NotImplementedError):  # some tensors have no memory of their own, as inside vmap
+        are_tensors = isinstance(x, Tensor) and isinstance(other, Tensor)
+        return are_tensors and x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    return False
 
 
 def _find_memory(x: Tensor) -> int:
