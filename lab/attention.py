@@ -35,7 +35,11 @@ CONTRACT: dict[str, Any] = {
 
 
 class Attention(Student):
-    """The attention in the folder of the assignment; or a function of Q, K, V and a mask or None, in its place."""
+    """The attention in the folder of the assignment; or a function of Q, K, V and a mask or None, in its place.
+
+    Raises:
+        click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
+    """
 
     def __init__(self, attention: Callable[..., Tensor] | None = None) -> None:
         super().__init__({ADAPTER: attention} if attention else None)
@@ -49,7 +53,8 @@ class Attention(Student):
     ) -> Float[Tensor, "... queries d_v"]:
         """Call `run_scaled_dot_product_attention` on copies, and return its answer with its gradients.
 
-        click.ClickException if it raises an error, or gives something other than a tensor of the right shape.
+        Raises:
+            click.ClickException: it raises an error, or gives something other than a tensor of the right shape.
         """
         with self.in_words():
             copies = (x if x is None else x.clone() for x in (Q, K, V, mask))
@@ -82,7 +87,11 @@ def read_tensor(x: Any) -> Tensor:
 
 
 def make_call(name: str, tensors: Mapping[str, Any]) -> Case:
-    """A call with these arguments, whose right answer is not known yet; BadInput if Q, K or V is not among them."""
+    """A call with these arguments, of whatever shapes and dtypes they are; what is right is not known yet.
+
+    Raises:
+        BadInput: Q, K or V is not among them.
+    """
     if missing := [key for key in NAMES[:3] if not isinstance(tensors.get(key), Tensor)]:
         lacks = f"lacks {' and '.join(missing)}, it has {', '.join(tensors) or 'nothing'}"
         raise BadInput(f"{name} {lacks}: a call of attention is Q, K, V and, if there is one, mask")
@@ -90,7 +99,11 @@ def make_call(name: str, tensors: Mapping[str, Any]) -> Case:
 
 
 def read_call(path: Path) -> Case:
-    """Read Q, K, V and, if it is there, mask from a safetensors file; BadInput if the file is no such one."""
+    """Read Q, K, V and, if it is there, mask from a safetensors file.
+
+    Raises:
+        BadInput: the file is missing, is not a safetensors file, or lacks one of them.
+    """
     try:
         return make_call(str(path), load_file(path))
     except OSError as error:

@@ -107,15 +107,22 @@ def heatmap(
 ) -> Heatmap:
     """Draw weights of attention, several maps side by side, from 0 to 100% on one scale of colours.
 
-    The `weights` are of one text, (queries, keys) or (maps, queries, keys), or a list of (queries, keys): tensors,
-    which may need a gradient, or numpy arrays. `queries` are the tokens that ask, one for each row, `keys` those that
-    are looked at, one for each column, by default the same; a text is split into its words, and without tokens there
-    are numbers. What the `mask` hides, where it is False, is hatched. With `values` the number is in each cell of the
-    figure. Without `titles` the maps are heads. `vmax` is the weight of the strongest colour, 1 for 100%. Of `scores`,
-    0 is in the middle of the colours, and -inf is hidden.
+    Args:
+        weights: of one text, (queries, keys) or (maps, queries, keys), or a list of (queries, keys): tensors, which may
+            require a gradient, or numpy arrays.
+        queries: the tokens that ask, one for each row; a text is split into its words; without them, numbers.
+        keys: the tokens that are looked at, one for each column; without them, they are the queries.
+        mask: True where a query may attend to a key; what it hides is hatched.
+        values: write the number into each cell of the figure.
+        titles: of each map; without them, they are heads.
+        vmax: the weight that has the strongest colour, 1 for 100%.
+        scores: whether these are scores, of which 0 is in the middle of the colours. A score of -inf is hidden.
 
-    A notebook shows it as a figure, and `print` as text; `.save(path)` writes a .png or .svg file. BadInput if the
-    weights are not those of one text, or there are more or fewer names than are needed.
+    Returns:
+        What a notebook shows as a figure, and `print` as text; `.save(path)` writes a .png or .svg file.
+
+    Raises:
+        BadInput: the weights are not those of one text, or there are more or fewer names than are needed.
     """
     maps = read_tensor(weights).cpu().float()
     if maps.ndim < 2 or maps.shape[:-3].numel() != 1 or not maps.numel():

@@ -1,4 +1,4 @@
-"""What the docstrings of the modules in cs336_basics/nn/ and given/ promise, beyond what is asked of students."""
+"""Docstrings in cs336_basics/nn/ and given/ promise more than is asked of students: these tests hold them to it."""
 
 import math
 from collections.abc import Callable

@@ -44,8 +44,8 @@ def grade_one(
 ) -> tuple[list[Result], Notes, Transcript]:
     """Return the result of every test, what else the report says, and what was asked.
 
-    Of a submission with a `transcript` of what it has answered before, no code runs but for tests that are asked again
-    with earlier problems answered right for the first time.
+    A submission that has a `transcript` of its earlier answers runs no code, but for tests that are asked again with
+    earlier problems answered right for the first time.
     Faulty if a test could not be run, and not by the submission's doing; outside of a test SandboxError or Starved.
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:

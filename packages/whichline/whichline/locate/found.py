@@ -36,7 +36,7 @@ class Found:
         return next(iter(self.patch.values()))
 
 
-def find_origin(found: Found) -> Found:
+def move_to_origin(found: Found) -> Found:
     """Move the mark to where the two values of a mask are made, if its expression only writes them another way."""
     trace, ((place, *others), origin) = found.trace, (found.patch, None)
     step = trace.steps.get(found.option.names[0])

@@ -16,7 +16,7 @@ from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, find_origin, join_patches, list_doubtful, place_in
+from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful, move_to_origin, place_in
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
@@ -48,7 +48,7 @@ def find_numbers(
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
-    found = [*map(find_origin, found)]
+    found = [*map(move_to_origin, found)]
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return [], {}, []
     patch = join_patches(found)
@@ -100,7 +100,7 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
     if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
         return None
     proof = _describe_proof(found, len(crashing), len(crashing), failing)
-    return _report(find_origin(found[0]), runner, crashing, proof)
+    return _report(move_to_origin(found[0]), runner, crashing, proof)
 
 
 def _has_other_shape(found: Found) -> bool:

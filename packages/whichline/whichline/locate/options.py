@@ -204,16 +204,19 @@ class Failed:
     def has(self, change: Options) -> bool:
         place, numbers = next(iter(change)), self._read(change)
         is_same = bool(numbers) and numbers == (*self.trace.value(place),)
-        return is_same or (*change, numbers) in self._numbers or (self._has_fraction(change) and place in self._whole)
+        is_refused = place in self._whole and self._has_fraction(place, numbers)
+        return is_same or is_refused or (*change, numbers) in self._numbers
 
     def add(self, change: Options, raised: bool) -> None:
         """Note a change with which the test fails, and whether the code cannot use the numbers."""
-        if numbers := self._read(change):
+        place, numbers = next(iter(change)), self._read(change)
+        if numbers:
             self._numbers.add((*change, numbers))
-        self._whole |= {next(iter(change))} if raised and self._has_fraction(change) else set()
+        if raised and self._has_fraction(place, numbers):
+            self._whole.add(place)
 
-    def _has_fraction(self, change: Options) -> bool:
-        pairs = zip(self._read(change), self.trace.value(next(iter(change))), strict=False)
+    def _has_fraction(self, place: Expression, numbers: Sequence[Any]) -> bool:
+        pairs = zip(numbers, self.trace.value(place), strict=False)
         return any(isinstance(number, float) and isinstance(value, int) for number, value in pairs)
 
     def _read(self, change: Options) -> tuple[Any, ...]:

@@ -29,11 +29,22 @@ def diagnose(
     names: Mapping[str, str] | None = None,
     root: Path | str = ".",
 ) -> list[Finding]:
-    """Run the tests of a plain suite in a process of their own: a finding for each wrong line, with its tests.
+    """Run the tests of a plain suite in a process of their own, and find the wrong lines.
 
-    `tests` are arguments of pytest, none for all tests; `root` is the folder of pyproject.toml, where pytest starts.
-    What is None, of the packages and modules to search (`code`), of the one with functions of the same names
-    (`reference`) and of what has another name there (`names`), is read from the table in it; TableError if it has none.
+    What is None is read from pyproject.toml.
+
+    Args:
+        tests: arguments of pytest: files, test ids, options; none for all tests.
+        code: the packages and modules to search.
+        reference: the package or module with functions of the same names.
+        names: what has another name in the reference.
+        root: the folder of pyproject.toml, where pytest starts.
+
+    Returns:
+        One finding for each wrong line, with the tests that it explains.
+
+    Raises:
+        TableError: something is None, and pyproject.toml has no table.
     """
     root = Path(root).resolve()
     if code is None or reference is None:
