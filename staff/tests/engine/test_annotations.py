@@ -21,6 +21,8 @@ class Layer(nn.Module):
     @staticmethod
     def twice(x: Float[Tensor, "2"]) -> Float[Tensor, "2"]:
         return x.double().bool()
+    halve = lambda self, x: x / 2
+double = lambda x: 2 * x
 """
 
 
@@ -61,3 +63,9 @@ def test_without_checks_a_call_is_a_call(students: ModuleType) -> None:
 def test_functions_are_known_by_their_own_names(students: ModuleType) -> None:
     assert students.rows.__name__ == "rows"
     assert students.rows.__wrapped__.__code__.co_filename.endswith("annotated_module.py")
+
+
+def test_a_function_without_annotations_is_left_alone(students: ModuleType) -> None:
+    assert students.double(3) == 6
+    assert students.Layer().halve(3) == 1.5
+    assert not hasattr(students.double, "__wrapped__")

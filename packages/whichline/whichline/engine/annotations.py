@@ -73,14 +73,19 @@ class _Loader(SourceFileLoader):
         own = [value for value in vars(module).values() if _is_of(module, value)]
         for owner in (module, *(value for value in own if isinstance(value, type))):
             for name, value in [*vars(owner).items()]:
-                if isinstance(value, FunctionType) and _is_of(module, value):
+                if _is_annotated(module, value):
                     setattr(owner, name, _check_kinds(value))
-                elif isinstance(value, staticmethod | classmethod) and _is_of(module, value.__func__):
+                elif isinstance(value, staticmethod | classmethod) and _is_annotated(module, value.__func__):
                     setattr(owner, name, type(value)(_check_kinds(value.__func__)))
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
     return getattr(value, "__module__", None) == module.__name__
+
+
+def _is_annotated(module: ModuleType, value: Any) -> bool:
+    """Tell whether a value is a function of the module with something to check; jaxtyping fails at a lambda."""
+    return isinstance(value, FunctionType) and _is_of(module, value) and bool(value.__annotations__)
 
 
 def _check_kinds(function: Callable[..., Any]) -> Callable[..., Any]:
