@@ -78,7 +78,7 @@ def find_simpler(
 
 
 def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
-    """List the first unknown values: tensors, then those that count, and parts that a loop takes, then numbers.
+    """List the first unknown values: tensors of inputs, then other tensors, and parts that a loop takes, then numbers.
 
     Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
     """
@@ -94,7 +94,8 @@ def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
         is_part = len(trace.values[place]) > 1 and any(
             share_numbers(value, trace.objects[each][0]) for each in operands
         )
-        return trace.is_number(place), is_counted or is_part or isinstance(place.node, ast.Assign)
+        is_late = is_counted or is_part or isinstance(place.node, ast.Assign) or trace.is_made_of_numbers(place)
+        return trace.is_number(place), is_late
 
     return sorted(divergences, key=rank)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType
@@ -110,21 +111,19 @@ def find_repair(
 
 
 def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str]) -> Iterator[Repair]:
-    """Yield the mutants of the functions that ran, those of the nearest ones first.
+    """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
     These adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may
     the sign of an argument, in any function.
     """
-    parameters, signs = _list_parameters(runner.observed), list[Repair]()
-    functions = _list_functions(runner.observed, trace, near)
-    for file, name, lines in sorted(functions, key=lambda its: runner.is_connecting(its[0]) or its[1] in adapters):
+    parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], Repair]]()
+    for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near)):
         mutable = Mutable(read_tree(file), name)
-        function, mutants = Function(runner, file, mutable), _list_mutants(trace, file, mutable, parameters)
-        for mutant in sorted(mutants, key=partial(_rank, lines)):
-            if not mutant.is_sign_of_argument:
-                yield Repair(function, mutant)
-        signs += [Repair(function, each) for each in mutants if each.is_sign_of_argument]
-    yield from signs
+        function, is_last = Function(runner, file, mutable), runner.is_connecting(file) or name in adapters
+        for mutant in _list_mutants(trace, file, mutable, parameters):
+            rank = mutant.is_sign_of_argument, is_last, mutant.rank, number, min(abs(mutant.line - each) for each in lines)
+            found.append((rank, Repair(function, mutant)))
+    yield from (repair for _, repair in sorted(found, key=itemgetter(0)))
 
 
 def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:
@@ -147,10 +146,6 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
         partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
     )
     return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]
-
-
-def _rank(lines: Sequence[int], mutant: Mutant) -> tuple[int, int]:
-    return mutant.rank, min(abs(mutant.line - line) for line in lines)
 
 
 def describe_repair(

@@ -17,7 +17,7 @@ from torch import Tensor
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
-from whichline.locate.candidates import Candidates, list_returned_early
+from whichline.locate.candidates import Candidates, list_returned_early, list_upstream
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
@@ -202,10 +202,17 @@ class Search:
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
+                    found = self._find_made(found) or found
                     return Explanations(found, next(map(self._refine, incomplete), None))
                 else:
                     complete = complete or found
         return Explanations(complete, next(map(self._refine, incomplete), None))
+
+    def _find_made(self, found: Found) -> Found | None:
+        """Find a tensor made of numbers alone whose replacement explains as much, among what a value is computed from."""
+        made = [each for each in list_upstream(found.trace, found.place) if found.trace.is_constructor(each)]
+        tried = (each for place in made if place in self.divergences for each in self._try_replacements(place))
+        return next((each for each in tried if self._explains_all([each]) and each.difference.is_simple), None)
 
     def _try_replacements(self, divergence: Expression) -> Iterator[Found]:
         """Try the candidates for a divergence, yield the proved ones, and note the near misses."""

@@ -186,6 +186,11 @@ class Trace(Recorded):
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place) and not place.unpacks_arguments
         return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
+    def is_made_of_numbers(self, place: Expression) -> bool:
+        """Tell whether an expression is a number, or computed from numbers alone, in several steps."""
+        operands = self.list_operands(made := self._find_made(place))
+        return self.is_number(place) or (bool(operands) and all(map(self.is_made_of_numbers, operands)))
+
     def is_initial_value(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor of equal numbers, as a loop begins with."""
         called, value = place.called, self.values[place][0]
@@ -197,7 +202,12 @@ class Trace(Recorded):
 
     def _is_cut(self, place: Expression) -> bool:
         """Tell whether a triangle is cut out of a tensor."""
-        return any(CUTS.search(each.called) and place in self.list_operands(each) for each in self.places)
+        cut = (operand for each in self.places if CUTS.search(each.called) for operand in self.list_operands(each))
+        return any(self._find_made(each) is place for each in cut)
+
+    def _find_made(self, place: Expression) -> Expression:
+        """Find the expression that made a tensor which is only read here."""
+        return self.find_origin(place) if isinstance(place.node, ast.Name) and not self.is_number(place) else place
 
     def _is_kept(self, place: Expression) -> bool:
         """Tell whether an expression reads an attribute in which this run has put a value: a buffer."""
@@ -239,8 +249,9 @@ class Trace(Recorded):
 
     def is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
-        is_made = self.is_constructor(place) or self.is_initial_value(place) or self.is_mask(place)
-        return is_made or self.is_number(place)
+        is_once = len(self.values[place]) == 1  # in a loop, a name may hold another value later
+        is_initial = self.is_initial_value(self._find_made(place) if is_once else place)
+        return is_initial or self.is_constructor(place) or self.is_mask(place) or self.is_number(place)
 
     def is_mask(self, place: Expression) -> bool:
         """Tell whether an expression is a mask that several steps make from numbers alone."""
