@@ -19,7 +19,7 @@ from whichline.locate.calls import judge_calls, pair_functions
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
-from whichline.locate.fallback import find_fallback, find_simpler
+from whichline.locate.fallback import find_fallback, find_second, find_simpler
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.reference import load_references
@@ -106,6 +106,13 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     return found
 
 
+def _find_second(case: Diagnosis) -> list[Finding]:
+    """Find a repair for wrong numbers that the first correction leaves."""
+    wrong = case.leave_out(case.numbers) if case.patch else []
+    found = find_second(case.runner, wrong, case.failing, case.passing, case.patch) if wrong else None
+    return [found] if found else []
+
+
 def find_contract(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.failing)
     return find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
@@ -142,7 +149,10 @@ def find_crashes(case: Diagnosis) -> list[Finding]:
     return describe_crashes(case.runner.suite, rest, case.failing, case.passing, runner)
 
 
-FOLLOWING = (find_state, _find_corrected, _find_numbers, find_contract, _find_fallback, _find_property)
+FOLLOWING = (
+    *(find_state, _find_corrected, _find_numbers, _find_second),
+    *(find_contract, _find_fallback, _find_property),
+)
 
 
 def diagnose(

@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from whichline.engine.suite import Test
 from whichline.locate.conditions import Call, Condition, find_condition, list_facts
 from whichline.locate.probe import Expression
 from whichline.locate.repair import describe_repair, find_line
-from whichline.locate.run import Experiment, Runner, order_by_generality
+from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
 from whichline.locate.values import share_numbers
@@ -67,6 +68,14 @@ def find_fallback(
     )
 
 
+def find_second(
+    runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], patch: Patch
+) -> Finding | None:
+    """Find a repair for the tests that still fail with replacements of values."""
+    near = [*map(find_line, _list_unknown(runner, wrong, patch))]
+    return describe_repair(runner, wrong, failing, passing, near, patch)
+
+
 def find_simpler(
     runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Expression]
 ) -> Finding | None:
@@ -77,12 +86,12 @@ def find_simpler(
     return None
 
 
-def _list_unknown(runner: Runner, tests: Sequence[Test]) -> list[Expression]:
+def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Patch = MappingProxyType({})) -> list[Expression]:
     """List the first unknown values: tensors of inputs, then other tensors, and parts that a loop takes, then numbers.
 
     Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
     """
-    search = Search(Experiment(runner, order_by_generality(tests)))
+    search = Search(Experiment(runner, order_by_generality(tests), patch))
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
     divergences = [each for each in search.find_divergences() if (each.file, each.function) not in others]

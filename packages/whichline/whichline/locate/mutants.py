@@ -2,10 +2,10 @@
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
-from typing import Protocol
+from typing import Any, Protocol
 
 from whichline.locate.changes import (
     ALIKE,
@@ -25,6 +25,7 @@ from whichline.locate.changes import (
 )
 from whichline.locate.derived import NAMED
 from whichline.locate.instrument import PROBE, copy_whole
+from whichline.locate.named import span_of
 from whichline.locate.observed import list_codes
 
 EXCHANGED = "this line and the next one exchanged"
@@ -89,6 +90,7 @@ class Mutable:
         self._module = ast.fix_missing_locations(ast.Module([inner], []))
         above = next(each for each in ast.walk(self._module) if function in getattr(each, "body", ()))
         self.slot: Slot = (above, "body", 0)  # of the whole function
+        self.probed: Mapping[tuple[Any, ...], int] = {}  # the probes of the expressions whose values are replaced
         self._parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self._read = count_read(function)
         self._has_loop = any(isinstance(each, ast.While) for each in ast.walk(function))
@@ -141,8 +143,10 @@ class Mutable:
             _set(mutant.slot, old)
 
     def compile_plainly(self, file: str) -> CodeType | None:
-        """Compile the function itself, without probes."""
-        module = _Counted().visit(copy_whole(self._module)) if self._has_loop else self._module
+        """Compile the function itself, without probes but for those of replaced values."""
+        module = self._module
+        if self._has_loop or self.probed:
+            module = _Probed(self.probed).visit(copy_whole(module))
         return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
 
 
@@ -182,10 +186,23 @@ def _as_function(node: ast.stmt) -> ast.stmt:
     return node
 
 
-class _Counted(ast.NodeTransformer):
-    """Has each turn of a `while` count as a look at an expression, so that a mutant that loops for ever is ended."""
+class _Probed(ast.NodeTransformer):
+    """Puts probes at some expressions, and has each turn of a `while` count as a look at one, so that any loop ends."""
+
+    def __init__(self, probed: Mapping[tuple[Any, ...], int]) -> None:
+        self._probed = probed
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        new = super().visit(node)
+        number = self._probed.get(span_of(node)) if isinstance(node, ast.expr) else None
+        return new if number is None or not isinstance(new, ast.expr) else _look(new, number)
 
     def visit_While(self, node: ast.While) -> ast.While:
         self.generic_visit(node)
-        look = ast.Call(ast.Name(PROBE, ast.Load()), [ast.Constant(0), node.test], [])
-        return ast.fix_missing_locations(ast.copy_location(ast.While(look, node.body, node.orelse), node))
+        node.test = _look(node.test, 0)
+        return node
+
+
+def _look(node: ast.expr, number: int) -> ast.expr:
+    look = ast.Call(ast.Name(PROBE, ast.Load()), [ast.Constant(number), node], [])
+    return ast.fix_missing_locations(ast.copy_location(look, node))

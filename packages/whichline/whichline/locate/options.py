@@ -296,6 +296,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         if new is None:
             return None
         new = new.expand(shape) if option.is_repeated else new
+        new = _begin_with(new, value) if option.axes is not None and value.ndim == new.ndim else new
         if option.is_low:
             new = torch.where(new == -math.inf, LOW, new)
         if value.is_complex():
@@ -317,6 +318,16 @@ def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
         return step
     laid = relay(step, axes, shape)
     return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
+
+
+def _begin_with(new: Tensor, value: Tensor) -> Tensor:
+    """Begin a larger table, of which a call uses a part alone, with a checkpoint; one that is not larger is replaced."""
+    pairs = [*zip(new.shape, value.shape, strict=True)]
+    if not all(one <= other for one, other in pairs) or new.shape == value.shape or value.is_complex():
+        return new
+    table = value.detach().to(new.dtype, copy=True)
+    table[tuple(slice(one) for one, _ in pairs)] = new
+    return table
 
 
 def _slice(step: Tensor, option: Option, time: int, shape: Sequence[int]) -> Tensor | None:

@@ -15,7 +15,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.probe import Expression
-from whichline.locate.run import Runner, choose_kinds
+from whichline.locate.run import Patch, Runner, choose_kinds
 from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
 
@@ -83,6 +83,7 @@ def find_repair(
     trace: Trace | None = None,
     patience: int = 1,
     only: Collection[int] | None = None,
+    patch: Patch = MappingProxyType({}),
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
@@ -94,6 +95,7 @@ def find_repair(
         trace: of a failing test, with the expressions that may change; the one with the fewest events, if not given.
         patience: how many times as long as usual to search.
         only: the numbers of the lines that may change; None for all.
+        patch: replacements of values that are made, too.
     """
     trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
@@ -102,7 +104,7 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     adapters = {case.call for test in tests for case in test.cases()[:1]}
-    for repair in _list_repairs(runner, trace, near, adapters - {find_outermost(name) for _, name, _ in near}):
+    for repair in _list_repairs(runner, trace, near, adapters - {find_outermost(name) for _, name, _ in near}, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         if (only is None or repair.mutant.line in only) and repair.function.passes(repair.mutant, tests):
@@ -110,7 +112,9 @@ def find_repair(
     return None
 
 
-def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str]) -> Iterator[Repair]:
+def _list_repairs(
+    runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str], patch: Patch
+) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
     These adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may
@@ -119,9 +123,15 @@ def _list_repairs(runner: Runner, trace: Trace, near: Sequence[Line], adapters: 
     parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], Repair]]()
     for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near)):
         mutable = Mutable(read_tree(file), name)
-        function, is_last = Function(runner, file, mutable), runner.is_connecting(file) or name in adapters
+        function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         for mutant in _list_mutants(trace, file, mutable, parameters):
-            rank = mutant.is_sign_of_argument, is_last, mutant.rank, number, min(abs(mutant.line - each) for each in lines)
+            rank = (
+                mutant.is_sign_of_argument,
+                is_last,
+                mutant.rank,
+                number,
+                min(abs(mutant.line - each) for each in lines),
+            )
             found.append((rank, Repair(function, mutant)))
     yield from (repair for _, repair in sorted(found, key=itemgetter(0)))
 
@@ -149,27 +159,35 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
 
 
 def describe_repair(
-    runner: Runner, tests: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], near: Sequence[Line]
+    runner: Runner,
+    tests: Sequence[Test],
+    failing: Sequence[Test],
+    passing: Sequence[Test],
+    near: Sequence[Line],
+    patch: Patch = MappingProxyType({}),
 ) -> Finding | None:
-    """Find a repair for some tests, and report it with all failing tests that pass with it."""
-    if not (repair := find_repair(runner, tests, passing, near)):
+    """Find a repair for some tests, beside replacements of values, and report it with all failing tests that pass."""
+    if not (repair := find_repair(runner, tests, passing, near, patch=patch)):
         return None
     passed = [test for test in tests if not test.memory]
     explained = [test for test in failing if test in passed or repair.passes(test)]
     problem = tests[0].problem
-    proof = f"{repair.words}, {count_failing(len(explained), len(failing), 'passes', 'pass')}."
+    proof = f"{repair.words}, {'too, ' * bool(patch)}{count_failing(len(explained), len(failing), 'passes', 'pass')}."
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
     names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
     finding = Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
-    runner.observed.corrections.append(Correction([finding], repair.pass_in))
+    if not patch:
+        runner.observed.corrections.append(Correction([finding], repair.pass_in))
     return finding
 
 
 class Function:
-    """A function of the student's copy, which can run with the code of a mutant."""
+    """A function of the student's copy, which can run with the code of a mutant, and with replaced values beside it."""
 
-    def __init__(self, runner: Runner, file: str, mutable: Mutable) -> None:
-        self.runner, self.file, self.mutable = runner, file, mutable
+    def __init__(self, runner: Runner, file: str, mutable: Mutable, patch: Patch = MappingProxyType({})) -> None:
+        self.runner, self.file, self.mutable, self.patch = runner, file, mutable, patch
+        places = runner.observed.files[file].places if patch else []
+        mutable.probed = {span_of(each.node): number for number, each in enumerate(places) if each in patch}
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test], counts_lines: bool = True) -> bool:
@@ -212,6 +230,8 @@ class Function:
             for each in own:
                 each.__code__ = code
             self.runner.mutant_runs += 1
+            if self.patch:
+                return self.runner.run(test, self.patch, noting=False).passed
             return self.runner.passes_as_is(test)
         finally:
             for each, before in zip(own, codes, strict=True):
