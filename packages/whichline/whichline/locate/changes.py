@@ -292,7 +292,12 @@ class Changes:
             by_names = order_by_names(arguments, self.parameters.get(name, ()))
             orders = [*by_names, *list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
-        missing = [each for each in self.parameters.get(name, ())[len(arguments) :] if each in self.names]
+        parameters, texts = self.parameters.get(name, ()), [*map(ast.unparse, arguments)]
+        missing = [each for each in parameters[len(arguments) :] if each in self.names]
+        for number, each in enumerate(parameters[: len(arguments)]):
+            if each in self.names and each not in texts:
+                more = [*arguments[:number], ast.Name(each, ast.Load()), *arguments[number:]]
+                yield node, ast.Call(func, more, keywords), MORE
         for each in dict.fromkeys((*missing, *self.unread)):
             if each not in [its.arg for its in keywords]:
                 yield node, ast.Call(func, arguments, [*keywords, ast.keyword(each, ast.Name(each, ast.Load()))]), MORE
