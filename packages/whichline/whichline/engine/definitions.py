@@ -55,7 +55,7 @@ class Definitions:
                 value = made.value if made else None
                 given = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
                 calls = [one for one in given if isinstance(one, ast.Call)]
-                yield from (_find_called(call.func, made.names) for call in calls if made)
+                yield from (_find_maker(call, made.names) for call in calls if made)
 
     def find_origin_of_name(self, node: ast.expr, depth: int = -1) -> "Origin | None":
         """Find the line that gave a name, or an attribute of `self`, its value.
@@ -342,6 +342,13 @@ def _find_called(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return found
     classes = {each for each in names.values() if isinstance(each, type) and node.attr in vars(each)}
     return vars(classes.pop())[node.attr] if len(classes) == 1 else None
+
+
+def _find_maker(call: ast.Call, names: Mapping[str, Any]) -> Any:
+    """Find the function that gives a name its value: the one that is called, or what `with` calls at its start."""
+    called, statement = _find_called(call.func, names), getattr(call, "parent", None)  # executing has put it there
+    is_entered = isinstance(statement, ast.withitem) and isinstance(called, type)
+    return getattr(called, "__enter__", None) if is_entered else called
 
 
 def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:

@@ -56,6 +56,8 @@ def list_assigned(code: CodeType, text: str) -> list[Assigned]:
                 value = next((each for its, each in pairs if its is node), None)
             elif isinstance(statement, ast.Assign | ast.AnnAssign):
                 value = statement.value
+            elif isinstance(statement, ast.withitem):
+                value, statement = statement.context_expr, statement.parent.body[0]  # type: ignore[attr-defined]
             blocks = [getattr(getattr(statement, "parent", None), each, None) for each in ("body", "orelse")]
             last = next((each[-1].end_lineno for each in blocks if isinstance(each, list) and statement in each), 0)
             found.append(Assigned(getattr(node, "lineno", 0), value, last or 0))
