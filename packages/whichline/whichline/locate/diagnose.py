@@ -107,8 +107,9 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
 
 
 def _find_second(case: Diagnosis) -> list[Finding]:
-    """Find a repair for wrong numbers that the first correction leaves."""
-    wrong = case.leave_out(case.numbers) if case.patch else []
+    """Find a repair for the tests that still fail with the one correction that was found."""
+    rest = case.leave_out(case.numbers) if case.patch and len(case.found) == 1 else []
+    wrong = [test for test in rest if not case.runner.passes(test, case.patch)]
     found = find_second(case.runner, wrong, case.failing, case.passing, case.patch) if wrong else None
     return [found] if found else []
 

@@ -144,10 +144,9 @@ class Mutable:
 
     def compile_plainly(self, file: str) -> CodeType | None:
         """Compile the function itself, without probes but for those of replaced values."""
-        module = self._module
-        if self._has_loop or self.probed:
-            module = _Probed(self.probed).visit(copy_whole(module))
-        return find_code(compile(module, file, "exec", dont_inherit=True), self.name)
+        is_changed = self._has_loop or self.probed
+        module = _Probed(self.probed).visit(copy_whole(self._module)) if is_changed else self._module
+        return find_code(compile(module, file, "exec", dont_inherit=True), self.name)  # type: ignore[arg-type]  (a module)
 
 
 def find_code(code: CodeType, name: str) -> CodeType | None:

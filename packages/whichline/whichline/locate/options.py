@@ -37,6 +37,7 @@ class Option:
     is_series: bool = False
     is_low: bool = False  # whether a very low number replaces −inf
     is_repeated: bool = False  # whether a mask is repeated, as one must be that is an index
+    is_table: bool = False  # whether it begins a larger table, made of numbers alone, of which a call uses a part
     shift: int = 0  # added to a number, to see whether another number does as well
     adapter: str = ""  # whose reference computes them; "" for the adapter that the test calls
     # two counterparts, such as keys and values; whatever the expression is for the first one, in another test the
@@ -106,6 +107,7 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
     others = [step for step in steps if step.value.tensor.dtype != torch.bool]
     steps = truths if value.dtype == torch.bool else [*truths * _are_flags(value), *others]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
+    options = [replace(each, is_table=each.axes is not None and trace.is_made_of_numbers(place)) for each in options]
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
     return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
@@ -296,7 +298,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         if new is None:
             return None
         new = new.expand(shape) if option.is_repeated else new
-        new = _begin_with(new, value) if option.axes is not None and value.ndim == new.ndim else new
+        new = _begin_with(new, value) if option.is_table and value.ndim == new.ndim else new
         if option.is_low:
             new = torch.where(new == -math.inf, LOW, new)
         if value.is_complex():
@@ -321,9 +323,9 @@ def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
 
 
 def _begin_with(new: Tensor, value: Tensor) -> Tensor:
-    """Begin a larger table, of which a call uses a part alone, with a checkpoint; one that is not larger is replaced."""
+    """Put a checkpoint at the beginning of a larger table; return it as it is if the table is not larger."""
     pairs = [*zip(new.shape, value.shape, strict=True)]
-    if not all(one <= other for one, other in pairs) or new.shape == value.shape or value.is_complex():
+    if value.is_complex() or new.shape == value.shape or any(one > other for one, other in pairs):
         return new
     table = value.detach().to(new.dtype, copy=True)
     table[tuple(slice(one) for one, _ in pairs)] = new

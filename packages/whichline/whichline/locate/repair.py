@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.changes import Changes, count_read
@@ -117,22 +118,19 @@ def _list_repairs(
 ) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
+    Where a line raises, those of the nearest function come first.
     These adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may
     the sign of an argument, in any function.
     """
     parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], Repair]]()
+    is_raised = not isinstance(trace.error, WrongAnswer)
     for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near)):
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         for mutant in _list_mutants(trace, file, mutable, parameters):
-            rank = (
-                mutant.is_sign_of_argument,
-                is_last,
-                mutant.rank,
-                number,
-                min(abs(mutant.line - each) for each in lines),
-            )
-            found.append((rank, Repair(function, mutant)))
+            by_kind = (number, mutant.rank) if is_raised else (mutant.rank, number)
+            distance = min(abs(mutant.line - each) for each in lines)
+            found.append(((mutant.is_sign_of_argument, is_last, *by_kind, distance), Repair(function, mutant)))
     yield from (repair for _, repair in sorted(found, key=itemgetter(0)))
 
 
@@ -231,7 +229,8 @@ class Function:
                 each.__code__ = code
             self.runner.mutant_runs += 1
             if self.patch:
-                return self.runner.run(test, self.patch, noting=False).passed
+                beside = replace(self.runner, runs=0, looks=0)  # these runs have a budget of their own
+                return beside.run(test, self.patch, noting=False).passed
             return self.runner.passes_as_is(test)
         finally:
             for each, before in zip(own, codes, strict=True):

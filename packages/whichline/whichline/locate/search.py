@@ -12,6 +12,7 @@ from functools import partial
 from itertools import filterfalse, islice
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from whichline.engine.compare import WrongAnswer
@@ -209,8 +210,9 @@ class Search:
         return Explanations(complete, next(map(self._refine, incomplete), None))
 
     def _find_made(self, found: Found) -> Found | None:
-        """Find a tensor made of numbers alone whose replacement explains as much, among what a value is computed from."""
+        """Find a table made of numbers alone, from which a value is computed, whose replacement explains as much."""
         made = [each for each in list_upstream(found.trace, found.place) if found.trace.is_constructor(each)]
+        made = [each for each in made if found.trace.values[each][0].dtype != torch.bool]
         tried = (each for place in made if place in self.divergences for each in self._try_replacements(place))
         return next((each for each in tried if self._explains_all([each]) and each.difference.is_simple), None)
 

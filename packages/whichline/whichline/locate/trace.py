@@ -188,7 +188,7 @@ class Trace(Recorded):
 
     def is_made_of_numbers(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or computed from numbers alone, in several steps."""
-        operands = self.list_operands(made := self._find_made(place))
+        operands = self.list_operands(self._find_made(place))
         return self.is_number(place) or (bool(operands) and all(map(self.is_made_of_numbers, operands)))
 
     def is_initial_value(self, place: Expression) -> bool:
