@@ -254,7 +254,8 @@ class Search:
         else:
             tests = [test for test in failing if self.experiment.see(test, change, key, explains)]
         is_incomplete = len(tests) < len(failing)
-        if not tests or (is_incomplete and is_by_chance(self.experiment.only(tests), trace, change)):
+        is_second = bool(self.experiment.patch)
+        if not tests or ((is_incomplete or is_second) and is_by_chance(self.experiment.only(tests), trace, change)):
             return None
         return Found(change, trace, difference or compare(trace, change), tuple(test.name for test in tests))
 
@@ -347,6 +348,8 @@ class Search:
                 trace, last = self.find_trace(next(iter(patch))), others[-1]
                 first = self._find_shown_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
                 if not newly_right and (first.difference.is_extra or not first.difference.is_simple):
+                    continue
+                if is_by_chance(self.experiment.add(join_patches(others)), trace, patch):
                     continue
                 is_output = last.option.names[0].startswith(LAST_CHECKPOINT)
                 if is_output and not last.difference.is_simple and newly_right < MIN_NEWLY_RIGHT:
