@@ -1,18 +1,20 @@
-"""Proved replacements, and which of several explain the most."""
+"""What replacements do, the proved ones, and which of several explain the most."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from whichline.engine.compare import WrongAnswer
 from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import is_mask, share_numbers
+from whichline.locate.values import is_equal, is_mask, share_numbers
 
 
 @dataclass(frozen=True)
@@ -165,3 +167,29 @@ def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
     more = "".join(f" and line {each.place.line}" for each in found[shown:])
     are_more = any(len(each.patch) > 1 for each in found)
     return "With all of these corrected" if are_more else f"With these two{more} corrected"
+
+
+class Outcome(NamedTuple):
+    """The effect of one replacement on a run."""
+
+    passed: bool  # whether the test passes
+    is_clean: bool  # whether everything computed later is right, too
+    moved: bool  # whether the output changes
+    raised: bool  # whether the code raises, and did not before
+    newly_right: int  # how many checkpoints are right that were not
+
+
+def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:
+    """Compare a run with a replacement with the run before it."""
+    moved = then.came is None or not is_equal(then.came, before.came)
+    raised = isinstance(before.error, WrongAnswer) and not isinstance(then.error, WrongAnswer | None)
+    count = count_newly_right(before, then, change) if moved and not then.passed and not raised else 0
+    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, raised, count)
+
+
+def count_newly_right(before: Trace, then: Trace, change: Options) -> int:
+    """Count the checkpoints that are right only with a replacement, without those that it puts in itself."""
+    put = {name for option in change.values() for name in option.names}
+    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
+    matches = filter(None, (then.match(place) for place in wrong if not before.match(place)))
+    return len({name for match in matches for name in match.names} - put)

@@ -15,19 +15,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Test
 from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early, list_upstream
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, is_plain, join_patches, list_explained, list_fewer, rank
+from whichline.locate.found import Found, is_plain, join_patches, judge, list_explained, list_fewer, rank
 from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, choose_kinds
 from whichline.locate.trace import Trace
-from whichline.locate.values import is_equal
 
 MAX_TRACES = 3  # tests whose expressions are compared with the checkpoints
 # The candidates for each divergence that are tried first, and then, where many checkpoints have one shape.
@@ -38,16 +36,6 @@ MAX_OPTIONS = 2  # tried at each of these divergences
 LAST_CHECKPOINT = "the answer"  # the names of the outputs begin like this
 MIN_NEWLY_RIGHT = 2  # fewer checkpoints may become right by chance
 MAX_UNMOVED = 3  # after so many replacements that leave the output as it is, the expression does not matter
-
-
-class Outcome(NamedTuple):
-    """The effect of one replacement on a run."""
-
-    passed: bool  # whether the test passes
-    is_clean: bool  # whether everything computed later is right, too
-    moved: bool  # whether the output changes
-    raised: bool  # whether the code raises, and did not before
-    newly_right: int  # how many checkpoints are right that were not
 
 
 class NearMiss(NamedTuple):
@@ -395,18 +383,3 @@ class Search:
                     rest = self._list_unexplained(found)
                     return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
-
-
-def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -> Outcome:
-    moved = then.came is None or not is_equal(then.came, before.came)
-    raised = isinstance(before.error, WrongAnswer) and not isinstance(then.error, WrongAnswer | None)
-    count = count_newly_right(before, then, change) if moved and not then.passed and not raised else 0
-    return Outcome(then.passed, then.passed and then.is_clean_after(divergence), moved, raised, count)
-
-
-def count_newly_right(before: Trace, then: Trace, change: Options) -> int:
-    """Count the checkpoints that are right only with a replacement, without those that it puts in itself."""
-    put = {name for option in change.values() for name in option.names}
-    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
-    matches = filter(None, (then.match(place) for place in wrong if not before.match(place)))
-    return len({name for match in matches for name in match.names} - put)
