@@ -1,6 +1,7 @@
 """Candidates: the checkpoints that may replace a first divergence, or a value from which it is computed."""
 
 import ast
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -209,6 +210,20 @@ def list_confused(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List siblings, such as keys for values, for the right values from which a divergence is computed."""
     for operand in list_upstream(trace, divergence):
         yield from ({operand: option} for option in list_siblings(trace, operand))
+
+
+def list_lowered(trace: Trace, divergence: Expression) -> Iterator[Options]:
+    """List the checkpoints for values that have a very low number in place of −inf, the most upstream first."""
+    known = [(each, match) for each in list_upstream(trace, divergence) if (match := trace.match(each))]
+    low = [(each, match) for each, match in known if is_low(trace, each, match)]
+    yield from ({each: Option(match.names, match.axes[0])} for each, match in reversed(low))
+
+
+def is_low(trace: Trace, place: Expression, match: Match) -> bool:
+    """Tell whether a value has a low number where its checkpoint has −inf."""
+    value, step = trace.value(place)[0], trace.steps.get(match.names[0])
+    is_hiding = step is not None and bool((step.value.tensor == -math.inf).any())
+    return is_hiding and isinstance(value, Tensor) and bool(value.isfinite().all())
 
 
 def list_swaps(trace: Trace) -> Iterator[Options]:

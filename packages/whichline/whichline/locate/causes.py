@@ -5,7 +5,6 @@ right, so the first divergence comes later. A cause is proved if the tests pass 
 """
 
 import ast
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +12,13 @@ from functools import partial
 from itertools import filterfalse
 
 import torch
-from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.locate.candidates import (
     count_skipped,
+    is_low,
     list_confused,
+    list_lowered,
     list_numbers,
     list_siblings,
     list_skipped,
@@ -27,7 +27,6 @@ from whichline.locate.candidates import (
     list_upstream,
 )
 from whichline.locate.difference import find_other
-from whichline.locate.known import Match
 from whichline.locate.options import Failed, Option, Options, list_shifted, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
@@ -87,16 +86,9 @@ def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Opti
     """Find the most upstream value that equals the checkpoint, or has a very low number where another one has −inf."""
     place, option = next(iter(change.items()))
     known = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
-    alike = [(each, match) for each, match in known if match.names == option.names or _is_low(trace, each, match)]
+    alike = [(each, match) for each, match in known if match.names == option.names or is_low(trace, each, match)]
     changes = ({each: replace(option, names=match.names, axes=match.axes[0])} for each, match in alike[::-1])
     return next((each for each in changes if is_known(experiment, each)), None)
-
-
-def _is_low(trace: Trace, place: Expression, match: Match) -> bool:
-    """Tell whether a value has a low number where its checkpoint has −inf."""
-    value, step = trace.value(place)[0], trace.steps.get(match.names[0])
-    is_hiding = step is not None and bool((step.value.tensor == -math.inf).any())
-    return is_hiding and isinstance(value, Tensor) and bool(value.isfinite().all())
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
@@ -122,10 +114,11 @@ def find_cause_in_most(
 def find_common_cause(
     experiment: Experiment, divergences: Sequence[tuple[Trace, Expression]], skipped: bool
 ) -> tuple[Trace, Options] | None:
-    """Find a value used in several places where a sibling, or if asked a later checkpoint, makes all tests pass."""
+    """Find a value where −inf, a sibling, or if asked a later checkpoint makes all tests pass, as in several places."""
     for trace, divergence in divergences:
         swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
-        if change := _find_confused(experiment, trace, divergence) or next(swapped, None):
+        low = (each for each in list_lowered(trace, divergence) if is_known(experiment, each))
+        if change := next(low, None) or _find_confused(experiment, trace, divergence) or next(swapped, None):
             return trace, change
     for trace, divergence in divergences[:SEARCHED] if skipped else ():
         for change in list_skipped_upstream(trace, divergence):
