@@ -22,10 +22,11 @@ from whichline.locate.deadline import Deadline
 from whichline.locate.fallback import find_fallback, find_second, find_simpler
 from whichline.locate.numbers import find_numbers
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
+from whichline.locate.options import Options
 from whichline.locate.reference import load_references
 from whichline.locate.repair import describe_repair
 from whichline.locate.repeat import find_unrepeatable
-from whichline.locate.run import Patch, Runner, order_by_generality
+from whichline.locate.run import Runner, order_by_generality
 from whichline.locate.values import is_equal
 
 ASKED = 3  # failing tests whose calls are judged
@@ -39,7 +40,7 @@ class Diagnosis:
     failing: Sequence[Test]
     passing: Sequence[Test]  # the other tests of the problem
     found: list[Finding] = field(default_factory=list)
-    patch: Patch = field(default_factory=dict)  # the replacements of wrong values
+    patch: Options = field(default_factory=dict)  # the replacements of wrong values
     is_over: bool = False  # whether the search must end: the code keeps state, or we made an error
 
     def __post_init__(self) -> None:
@@ -96,13 +97,16 @@ def _find_corrected(case: Diagnosis) -> list[Finding]:
 def _find_numbers(case: Diagnosis) -> list[Finding]:
     if not case.numbers:
         return []
-    found, case.patch, doubtful = find_numbers(case.runner, case.numbers, case.failing)
-    if doubtful:
-        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, doubtful)
+    numbers = find_numbers(case.runner, case.numbers, case.failing)
+    found, case.patch = [*numbers.findings], numbers.patch
+    if numbers.doubtful:
+        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, numbers.doubtful)
         if simpler and not case.patch:  # the finding is about an unread argument
             simpler = replace(simpler, said=found[0].said)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
             found, case.patch = [simpler], {}
+        elif numbers.first:
+            found = [*found[:1], *(_find_beside(case, case.numbers, found[0], numbers.first) or found[1:])]
     return found
 
 
@@ -110,7 +114,11 @@ def _find_second(case: Diagnosis) -> list[Finding]:
     """Find a repair for the tests that still fail with the one correction that was found."""
     rest = case.leave_out(case.numbers) if case.patch and len(case.found) == 1 else []
     wrong = [test for test in rest if not case.runner.passes(test, case.patch)]
-    found = find_second(case.runner, wrong, case.failing, case.passing, case.patch) if wrong else None
+    return _find_beside(case, wrong, case.found[0], case.patch) if wrong else []
+
+
+def _find_beside(case: Diagnosis, wrong: Sequence[Test], first: Finding, patch: Options) -> list[Finding]:
+    found = find_second(case.runner, wrong, case.failing, case.passing, patch, first)
     return [found] if found else []
 
 

@@ -17,9 +17,10 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.conditions import Call, Condition, find_condition, list_facts
+from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.repair import describe_repair, find_line
-from whichline.locate.run import Experiment, Patch, Runner, order_by_generality
+from whichline.locate.run import Experiment, Runner, order_by_generality
 from whichline.locate.search import Search
 from whichline.locate.source_location import show_place
 from whichline.locate.values import share_numbers
@@ -69,11 +70,16 @@ def find_fallback(
 
 
 def find_second(
-    runner: Runner, wrong: Sequence[Test], failing: Sequence[Test], passing: Sequence[Test], patch: Patch
+    runner: Runner,
+    wrong: Sequence[Test],
+    failing: Sequence[Test],
+    passing: Sequence[Test],
+    patch: Options,
+    first: Finding,
 ) -> Finding | None:
-    """Find a repair for the tests that still fail with replacements of values."""
+    """Find a repair for the tests that still fail with the replacements of a first finding."""
     near = [*map(find_line, _list_unknown(runner, wrong, patch))]
-    return describe_repair(runner, wrong, failing, passing, near, patch)
+    return describe_repair(runner, wrong, failing, passing, near, patch, [first])
 
 
 def find_simpler(
@@ -86,7 +92,7 @@ def find_simpler(
     return None
 
 
-def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Patch = MappingProxyType({})) -> list[Expression]:
+def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Options = MappingProxyType({})) -> list[Expression]:
     """List the first unknown values: tensors of inputs, then other tensors, and parts that a loop takes, then numbers.
 
     Functions that do the work of other adapters are left out, since their mistakes have tests of their own.

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from whichline.locate.calls import judge_calls, pair_functions
 from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful, move_to_origin, place_in
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
+from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
@@ -36,32 +39,41 @@ NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should c
 ASKED = 3  # failing tests whose arguments are varied
 
 
-def find_numbers(
-    runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]
-) -> tuple[list[Finding], Patch, list[Expression]]:
-    """Find where numbers go wrong; also return the replacements, and where else the mistakes may be."""
+class Numbers(NamedTuple):
+    """Where numbers go wrong."""
+
+    findings: Sequence[Finding] = ()
+    patch: Options = MappingProxyType({})  # the replacements
+    doubtful: Sequence[Expression] = ()  # where else the mistakes may be
+    first: Options = MappingProxyType({})  # the first of two replacements, if only the second one is doubtful
+
+
+def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> Numbers:
+    """Find where numbers go wrong in these of the failing tests."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
-        return [], {}, []
+        return Numbers()
     if unread := _find_unread(runner, wrong):
-        return unread, {}, runner.look(wrong[0]).places[-1:]
+        return Numbers(unread, doubtful=runner.look(wrong[0]).places[-1:])
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
     found = [*map(move_to_origin, found)]
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
-        return [], {}, []
+        return Numbers()
     patch = join_patches(found)
     passing = [test for test in failing if runner.passes(test, patch)]
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
-        return _find_inner(runner, found, wrong), {}, []
+        return Numbers(_find_inner(runner, found, wrong))
     shown = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
     _note_corrections(runner.observed, shown, findings)
     is_half = 2 * len(explained) >= len(failing)
-    return findings, patch, list_doubtful(found) or [each.place for each in found if not is_half]
+    doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
+    is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
+    return Numbers(findings, patch, doubtful, found[0].patch if is_first_plain else {})
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:

@@ -28,8 +28,9 @@ from whichline.locate.changes import Changes, count_read
 from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
+from whichline.locate.options import Options
 from whichline.locate.probe import Expression
-from whichline.locate.run import Patch, Runner, choose_kinds
+from whichline.locate.run import Runner, choose_kinds
 from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
 
@@ -60,9 +61,11 @@ class Repair:
     def passes(self, test: Test) -> bool:
         return self.function.passes(self.mutant, [test])
 
-    def pass_in(self, runner: Runner, tests: Sequence[Test]) -> bool:
-        """Tell whether tests of another problem, which its runner knows, all pass."""
-        return Function(runner, self.function.file, self.function.mutable).passes(self.mutant, tests)
+    def pass_in(self, patch: Options, runner: Runner, tests: Sequence[Test]) -> bool:
+        """Tell whether tests of another problem, which its runner knows, all pass, with these replacements."""
+        for test in tests if patch else ():
+            runner.passes(test, patch)  # a mutant does not report inner calls, whose checkpoints are known from now on
+        return Function(runner, self.function.file, self.function.mutable, patch).passes(self.mutant, tests)
 
     @property
     def place(self) -> Expression:
@@ -84,7 +87,7 @@ def find_repair(
     trace: Trace | None = None,
     patience: int = 1,
     only: Collection[int] | None = None,
-    patch: Patch = MappingProxyType({}),
+    patch: Options = MappingProxyType({}),
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
 
@@ -114,7 +117,7 @@ def find_repair(
 
 
 def _list_repairs(
-    runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str], patch: Patch
+    runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str], patch: Options
 ) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
@@ -162,9 +165,10 @@ def describe_repair(
     failing: Sequence[Test],
     passing: Sequence[Test],
     near: Sequence[Line],
-    patch: Patch = MappingProxyType({}),
+    patch: Options = MappingProxyType({}),
+    beside: Sequence[Finding] = (),
 ) -> Finding | None:
-    """Find a repair for some tests, beside replacements of values, and report it with all failing tests that pass."""
+    """Find a repair for some tests, beside the replacements of other findings; report it with all tests that pass."""
     if not (repair := find_repair(runner, tests, passing, near, patch=patch)):
         return None
     passed = [test for test in tests if not test.memory]
@@ -174,15 +178,16 @@ def describe_repair(
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
     names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
     finding = Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
-    if not patch:
-        runner.observed.corrections.append(Correction([finding], repair.pass_in))
+    adapter = next((case.call for case in tests[0].cases()[:1]), "")
+    inner = {place: replace(option, adapter=option.adapter or adapter) for place, option in patch.items()}
+    runner.observed.corrections.append(Correction([*beside, finding], partial(repair.pass_in, inner)))
     return finding
 
 
 class Function:
     """A function of the student's copy, which can run with the code of a mutant, and with replaced values beside it."""
 
-    def __init__(self, runner: Runner, file: str, mutable: Mutable, patch: Patch = MappingProxyType({})) -> None:
+    def __init__(self, runner: Runner, file: str, mutable: Mutable, patch: Options = MappingProxyType({})) -> None:
         self.runner, self.file, self.mutable, self.patch = runner, file, mutable, patch
         places = runner.observed.files[file].places if patch else []
         mutable.probed = {span_of(each.node): number for number, each in enumerate(places) if each in patch}
