@@ -14,9 +14,9 @@ from whichline.engine.finding import MODULE, Finding
 from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.changes import Slot, get_node
-from whichline.locate.mutants import Mutable
+from whichline.locate.mutants import Mutable, find_outermost
 from whichline.locate.probe import Expression
-from whichline.locate.repair import Function, find_outermost
+from whichline.locate.repair import Function
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace

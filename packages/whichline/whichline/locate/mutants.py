@@ -149,6 +149,11 @@ class Mutable:
         return find_code(compile(module, file, "exec", dont_inherit=True), self.name)  # type: ignore[arg-type]  (a module)
 
 
+def find_outermost(function: str) -> str:
+    """Return the name of the outermost function around a function."""
+    return function.partition(".<locals>")[0]
+
+
 def find_code(code: CodeType, name: str) -> CodeType | None:
     """Find the code of a function, by its qualified name, in the code of its file."""
     return next((each for each in list_codes(code) if each.co_qualname == name), None)

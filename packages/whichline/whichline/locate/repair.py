@@ -7,9 +7,8 @@ is tried on one test before it is tried on all.
 import ast
 import gc
 import inspect
-import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -19,13 +18,13 @@ from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.changes import Changes, count_read
-from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code
+from whichline.locate.alike import Names
+from whichline.locate.changes import Changes
+from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code, find_outermost
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
@@ -40,7 +39,6 @@ PRODUCTS = (ast.Mult, ast.Div)
 MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
-MOST_OTHERS = 2  # tensors of other sizes that may take the place of a tensor
 LEAST = 0.7  # of the lines that tests run without a mutant
 MOST_PASSING = 12  # tests that must still pass
 ASK = "What should this be, by the formula?"
@@ -141,7 +139,7 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
     """List the mutants of a function that change what ran in a test."""
     tree, name = read_tree(file), mutable.name
     made = _list_constructed(tree, name)
-    names = _Names(trace, file, mutable, made)
+    names = Names(trace, file, mutable, made)
     changes = Changes(
         names.list_alike,
         parameters,
@@ -279,11 +277,6 @@ def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> I
     yield from ((file, name, lines) for (file, name), lines in found.items())
 
 
-def find_outermost(function: str) -> str:
-    """Return the name of the outermost function around a function."""
-    return function.partition(".<locals>")[0]
-
-
 def find_line(place: Expression) -> Line:
     return place.file, place.function, place.line
 
@@ -292,67 +285,6 @@ def list_lines(error: BaseException) -> list[Line]:
     """List the lines in an error's traceback, the innermost first."""
     calls = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     return [(code.co_filename, code.co_qualname, line) for code, line in reversed(calls)]
-
-
-class _Names:
-    """The names in a function, and the kinds of values that they had in a run."""
-
-    def __init__(self, trace: Trace, file: str, mutable: Mutable, made: Mapping[str, str]) -> None:
-        inside = [each for each in trace.places if (each.file, find_outermost(each.function)) == (file, mutable.name)]
-        assigned = [each for each in ast.walk(mutable.function) if isinstance(each, ast.Assign)]
-        texts = [each for each in assigned if inside and isinstance(each.value, ast.Constant)]  # no events of their own
-        ran = (each.node for each in inside)
-        self.lines = {line for node in (*ran, *texts) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
-        self._counted = {span_of(each.node) for each in inside if _is_counted(trace.objects[each][0])}
-        self.kinds: dict[str, Any] = {}
-        self._at: dict[str, list[int]] = {}
-        values = {span_of(each.node): trace.objects[each][0] for each in inside}
-        for node, value in mutable.list_named():
-            if span_of(value) in values:
-                name = ast.unparse(node)
-                self.kinds.setdefault(name, _describe_kind(values[span_of(value)]))
-                self._at.setdefault(name, []).append(node.lineno)
-        given = {each: trace.given[each] for place in inside for each in place.parameters if each in trace.given}
-        self.kinds = {each: _describe_kind(x) for each, x in given.items()} | self.kinds
-        self._made, self._read = made, count_read(mutable.function)
-        self._add_keys(trace, mutable)
-
-    def _add_keys(self, trace: Trace, mutable: Mutable) -> None:
-        """Add the other keys of dictionaries in the arguments: for `w["a"]`, `w["b"]`."""
-        given = [(re.search(r"\['(.+)'\]$", name), x) for name, x in trace.given.items()]
-        keys = {key[1]: _describe_kind(x) for key, x in given if key}
-        for node in ast.walk(mutable.function):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in keys:
-                for key, kind in keys.items():
-                    self.kinds.setdefault(f"{ast.unparse(node.value)}[{key!r}]", kind)
-
-    def is_counted(self, node: ast.AST) -> bool:
-        """Tell whether an expression was a number, or a tensor of whole numbers."""
-        return isinstance(node, ast.expr) and span_of(node) in self._counted
-
-    def list_alike(self, name: str, line: int) -> Collection[str]:
-        """List the names of values of the same kind as a name or a number has, those nearest to a line first."""
-        kind = self.kinds.get(name) or (type(ast.literal_eval(name)) if name.lstrip("-").isnumeric() else None)
-        alike = [each for each, its in self.kinds.items() if its == kind] if kind else []
-        alike += [each for each, its in self._made.items() if its == self._made.get(name)]
-        alike = self._sort({each: None for each in alike if each != name}, line)
-        if not isinstance(kind, tuple):
-            return alike
-        others = [each for each, its in self.kinds.items() if its != kind and _is_like(its, kind)]
-        return [*alike, *self._sort(others, line)[:MOST_OTHERS]]
-
-    def list_of_kind(self, is_it: Callable[[Any], bool], line: int) -> list[str]:
-        """List the names of some kind of values, those nearest to a line first."""
-        return self._sort([name for name, kind in self.kinds.items() if is_it(kind)], line)
-
-    def _sort(self, names: Iterable[str], line: int) -> list[str]:
-        """Sort names by their distance from a line, after those that nothing reads."""
-
-        def rank(name: str) -> tuple[bool, int]:
-            is_read = name in self._read or not name.isidentifier()
-            return is_read, min((abs(at - line) for at in self._at.get(name, ())), default=line)
-
-        return sorted(names, key=rank)
 
 
 def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:
@@ -381,15 +313,6 @@ def _group_calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
     return found
 
 
-def _is_counted(x: Any) -> bool:
-    return isinstance(x, int | float) or (isinstance(x, Tensor) and not x.is_floating_point() and x.dtype != torch.bool)
-
-
-def _is_like(kind: Any, other: Any) -> bool:
-    """Tell whether two tensors have the same number of axes and the same dtype."""
-    return isinstance(kind, tuple) and (len(kind[1]), kind[2]) == (len(other[1]), other[2])
-
-
 def _is_mask(kind: Any) -> bool:
     return isinstance(kind, tuple) and kind[2] is torch.bool
 
@@ -397,10 +320,6 @@ def _is_mask(kind: Any) -> bool:
 def _is_factor(kind: Any) -> bool:
     """Tell whether a kind is that of a fraction, or of a tensor of fractions."""
     return kind is float or (isinstance(kind, tuple) and kind[2].is_floating_point)
-
-
-def _describe_kind(x: Any) -> Any:
-    return (Tensor, x.shape, x.dtype) if isinstance(x, Tensor) else type(x)
 
 
 def _list_imported(tree: ast.Module) -> set[str]:
