@@ -678,6 +678,33 @@ def test_a_missing_return_is_one_finding_of_two_problems(find: Explain) -> None:
     assert later.is_of_earlier
 
 
+def test_a_context_that_begins_with_nothing_is_marked_at_its_end(find: Explain) -> None:
+    wide = """class Wide:
+    def __init__(self, x):
+        self.x = x
+
+    def __enter__(self):
+        self.wide = self.x.double()
+
+    def __exit__(self, *_):
+        return False"""
+    edit = "    largest = x.amax(dim", "    with Wide(x) as scope:\n        x = scope.wide\n    largest = x.amax(dim"
+    (finding,) = find([SOFTMAX], above("def run_softmax", wide), edit)
+    assert finding.code[-2:] == ("    self.wide = self.x.double()", "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^")
+    assert finding.said[1] == f"`Wide.__enter__` in adapters.py:13 {NO_RETURN}"
+
+
+def test_an_argument_that_a_call_lacks_is_marked_there(find: Explain) -> None:
+    """The values are missing, and the mask comes in their place."""
+    used = "    return run_softmax(scores_of(q, k, mask), -1) @ values"
+    attend = above("def attend_by_heads", f"def attend(q, k, values, mask=None):\n{used}")
+    called = "    values = v\n    heads = attend(q, k, mask)"
+    edit = "    heads = run_scaled_dot_product_attention(q, k, v, mask)", called
+    (finding,) = find([HEADS], attend, edit)
+    assert finding.code[-2:] == ("    heads = attend(q, k, mask)", "            ^^^^^^^^^^^^^^^^^^")
+    assert finding.proof.startswith("With one more argument here, all 2")
+
+
 def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof(find: Explain) -> None:
     edit = "torch.ones(length, length, dtype=torch.bool).tril()", "torch.ones(length, length + 1, dtype=torch.bool)"
     finding, *_ = find([HEADS], edit)

@@ -301,12 +301,79 @@ def scores_of"""
     assert found[0].said == ("Expected d_k, 11; found 7.",)
 
 
+def test_a_second_mistake_is_repaired_beside_the_first(find_alone: Explain) -> None:
+    """The queries are rotated twice: that is right in every step, and only another name shows what is wrong."""
+    spin = """def spin(x, cos, sin):
+    cos, sin = (each.to(x.dtype).expand(*x.shape[:-1], -1) for each in (cos, sin))
+    first, second = x[..., 0::2], x[..., 1::2]
+    return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)
+
+
+def run_rope"""
+    spun = ("lambda x: rotation(x, positions)", "(rotation.cos[positions], rotation.sin[positions])")
+    turned = ("q, k = turn(q), turn(k)", "q = spin(q, *turn)\n        k = spin(q, *turn)")
+    first, second = find_alone(MULTIHEAD, ("def run_rope", spin), spun, turned, (".tril()\n", ".tril(1)\n"))
+    assert list_marks([first, second]) == [CAUSAL.replace(".tril()", ".tril(1)"), "q"]
+    assert first.proof == "With the causal mask here, 8 of the 20 failing tests pass."
+    assert second.proof == "With another name here, too, all 20 failing tests pass."
+
+
+def test_a_mask_that_is_cut_out_of_a_larger_table_is_marked_there(find_alone: Explain) -> None:
+    """The proof puts the mask at the beginning of the table, of which each call takes as much as it needs."""
+    cut = (
+        f"    mask = {CAUSAL}",
+        "    table = torch.ones(max(length, 7), 7).tril(1)\n    mask = table[:length, :length] == 1",
+    )
+    (finding,) = find_alone(MULTIHEAD, cut)
+    assert list_marks([finding]) == ["torch.ones(max(length, 7), 7).tril(1)"]
+
+
+def test_two_mistakes_of_one_function_are_known_where_it_is_called(find: Explain) -> None:
+    """The second one is in what a closure is made with: no value shows that place."""
+    closure = """def make(axis):
+    def weigh(scores):
+        e = torch.exp(scores - scores.amax(axis, keepdim=True).clamp_min(-1e30))
+        total = e.sum(axis, keepdim=True)
+        return e / torch.where(total == 0, 1.0, total)
+
+    return weigh
+
+
+def scores_of"""
+    weigh = (
+        "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        "make(-2)(scores_of(Q.to(wide), K.to(wide), mask))",
+    )
+    size = ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]")
+    *found, later = find([ATTENTION, MULTIHEAD], ("def scores_of", closure), weigh, size)
+    assert list_marks(found) == ["Q.shape[-2]", "-2"]
+    assert found[1].proof == "With one more or one less here, too, all 35 failing tests pass."
+    assert later.is_of_earlier
+
+
+def test_a_number_next_to_which_others_do_as_well_is_no_second_mistake(find_alone: Explain) -> None:
+    """Any step that is longer than the sequence makes up for the rows of the mask that are taken wrongly."""
+    rows = """def in_rows(q, k, mask, step=4):
+    size = q.shape[-2]
+    if mask is None:
+        return scores_of(q, k, None)
+    mask = mask.expand(*mask.shape[:-2], size, k.shape[-2])
+    starts = range(0, size, step)
+    return torch.cat([scores_of(q[..., i : i + step, :], k, mask[..., : min(step, size - i), :]) for i in starts], -2)
+
+
+def run_scaled"""
+    called = ("scores_of(Q.to(wide), K.to(wide), mask), -1)", "in_rows(Q.to(wide), K.to(wide), mask), -1)")
+    found = find_alone(ATTENTION, ("def run_scaled", rows), called, ("d_k = Q.shape[-1]", "d_k = K.shape[-2]"))
+    assert list_marks(found) == ["K.shape[-2]"]
+
+
 def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:
     frequencies = ("float64) / d)", "float64) / (d // 2))")
     found = find_alone("rope", frequencies, ("torch.arange(longest, dtype", "torch.arange(1, longest + 1, dtype"))
     assert list_marks(found) == [
         "-torch.arange(0, d, 2, dtype=torch.float64) / (d // 2)",
-        "torch.arange(1, longest + 1, dtype=torch.float64)[:, None]",
+        "torch.arange(1, longest + 1, dtype=torch.float64)",
     ]
 
 
@@ -323,9 +390,31 @@ def test_a_mask_with_its_axes_exchanged_is_another_mask(find_alone: Explain) -> 
     assert finding.said == ("Expected the causal mask, inverted; found 1 on the diagonal, where 0 belongs.",)
 
 
+@pytest.mark.parametrize(("made", "hides"), [("", "triangle == 0"), (", dtype=torch.bool", "~triangle")])
+def test_a_triangle_of_ones_that_have_a_name_is_marked(find_alone: Explain, made: str, hides: str) -> None:
+    ones = f"    ones = torch.ones(length, length{made})\n    triangle = torch.triu(ones)\n"
+    (finding,) = find_alone(MULTIHEAD, (f"    mask = {CAUSAL}", f"{ones}    mask = {hides}"))
+    assert list_marks([finding]) == ["torch.triu(ones)"]
+    assert finding.proof == "With the causal mask, inverted here, all 22 failing tests pass."
+
+
+def test_a_table_of_numbers_is_marked_in_place_of_what_is_computed_from_it(find_alone: Explain) -> None:
+    pairs = "torch.arange(1, d // 2 + 1, dtype=torch.float64)"
+    powers = ("theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)", "theta ** (-2 * pairs / d)")
+    (finding,) = find_alone(
+        "rope", ("        frequencies = ", f"        pairs = {pairs}\n        frequencies = "), powers
+    )
+    assert list_marks([finding]) == [pairs]
+    assert finding.said == ("Expected the numbers of the pairs; found that value plus 1.",)
+
+
 @pytest.mark.parametrize(
     ("low", "mark"),
-    [("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"), (f"scores + {ADDED}", ADDED)],
+    [
+        ("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"),
+        ("torch.where(mask, scores, -1e9)", "torch.where(mask, scores, -1e9)"),
+        (f"scores + {ADDED}", ADDED),
+    ],
 )
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
     kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
