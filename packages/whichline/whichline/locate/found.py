@@ -83,9 +83,8 @@ def is_plain(found: Sequence[Found]) -> bool:
 
 
 def list_doubtful(found: Sequence[Found]) -> list[Expression]:
-    """List where else the mistakes may be; instead of two that are not simple, there may be one."""
-    are_several = len(found) > 1 and not is_plain(found)
-    return [place for each in found for place in _list_doubtful(each) or [each.place] * are_several]
+    """List where else the mistakes may be; instead of two there may be one, which a change of the code shows."""
+    return [place for each in found for place in _list_doubtful(each) or [each.place] * (len(found) > 1)]
 
 
 def _list_doubtful(found: Found) -> list[Expression]:
@@ -188,8 +187,10 @@ def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -
 
 
 def count_newly_right(before: Trace, then: Trace, change: Options) -> int:
-    """Count the checkpoints that are right only with a replacement, without those that it puts in itself."""
+    """Count the later checkpoints that are right only with a replacement; from what it puts in, earlier ones follow."""
     put = {name for option in change.values() for name in option.names}
     wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
     matches = filter(None, (then.match(place) for place in wrong if not before.match(place)))
-    return len({name for match in matches for name in match.names} - put)
+    right = {name for match in matches for name in match.names} - put
+    last = max((before.steps[name].order for name in put if name in before.steps), default=-1)
+    return len([name for name in right if name not in before.steps or before.steps[name].order > last])

@@ -337,7 +337,8 @@ class Search:
                 first = self._find_shown_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
                 if not newly_right and (first.difference.is_extra or not first.difference.is_simple):
                     continue
-                if is_by_chance(self.experiment.add(join_patches(others)), trace, patch):
+                beside = self._restrict(last).add(join_patches(others))
+                if is_by_chance(beside, trace, patch):
                     continue
                 is_output = last.option.names[0].startswith(LAST_CHECKPOINT)
                 if is_output and not last.difference.is_simple and newly_right < MIN_NEWLY_RIGHT:
