@@ -109,7 +109,7 @@ def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Options = Mappin
         is_part = len(trace.values[place]) > 1 and any(
             share_numbers(value, trace.objects[each][0]) for each in operands
         )
-        is_late = is_counted or is_part or isinstance(place.node, ast.Assign) or trace.is_made_of_numbers(place)
+        is_late = is_counted or is_part or isinstance(place.node, ast.Assign) or trace.is_numeric(place)
         return trace.is_number(place), is_late
 
     return sorted(divergences, key=rank)

@@ -191,13 +191,13 @@ class Search:
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
-                    found = self._find_made(found) or found
+                    found = self._find_table(found) or found
                     return Explanations(found, next(map(self._refine, incomplete), None))
                 else:
                     complete = complete or found
         return Explanations(complete, next(map(self._refine, incomplete), None))
 
-    def _find_made(self, found: Found) -> Found | None:
+    def _find_table(self, found: Found) -> Found | None:
         """Find a table made of numbers alone, from which a value is computed, whose replacement explains as much."""
         made = [each for each in list_upstream(found.trace, found.place) if found.trace.is_constructor(each)]
         made = [each for each in made if found.trace.values[each][0].dtype != torch.bool]

@@ -186,10 +186,10 @@ class Trace(Recorded):
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place) and not place.unpacks_arguments
         return is_call and all(self.is_number(each) for each in self.list_operands(place))
 
-    def is_made_of_numbers(self, place: Expression) -> bool:
+    def is_numeric(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or computed from numbers alone, in several steps."""
-        operands = self.list_operands(self._find_made(place))
-        return self.is_number(place) or (bool(operands) and all(map(self.is_made_of_numbers, operands)))
+        operands = self.list_operands(self._find_maker(place))
+        return self.is_number(place) or (bool(operands) and all(map(self.is_numeric, operands)))
 
     def is_initial_value(self, place: Expression) -> bool:
         """Tell whether an expression is a tensor of equal numbers, as a loop begins with."""
@@ -203,9 +203,9 @@ class Trace(Recorded):
     def _is_cut(self, place: Expression) -> bool:
         """Tell whether a triangle is cut out of a tensor."""
         cut = (operand for each in self.places if CUTS.search(each.called) for operand in self.list_operands(each))
-        return any(self._find_made(each) is place for each in cut)
+        return any(self._find_maker(each) is place for each in cut)
 
-    def _find_made(self, place: Expression) -> Expression:
+    def _find_maker(self, place: Expression) -> Expression:
         """Find the expression that made a tensor which is only read here."""
         return self.find_origin(place) if isinstance(place.node, ast.Name) and not self.is_number(place) else place
 
@@ -250,7 +250,7 @@ class Trace(Recorded):
     def is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
         is_once = len(self.values[place]) == 1  # in a loop, a name may hold another value later
-        is_initial = self.is_initial_value(self._find_made(place) if is_once else place)
+        is_initial = self.is_initial_value(self._find_maker(place) if is_once else place)
         return is_initial or self.is_constructor(place) or self.is_mask(place) or self.is_number(place)
 
     def is_mask(self, place: Expression) -> bool:
