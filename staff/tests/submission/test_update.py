@@ -18,8 +18,8 @@ def update(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     monkeypatch.chdir(student.folder / "cs336_basics")
     archive = tmp_path_factory.mktemp("download") / "update.zip"
 
-    def run(files: dict[str, bytes], removed: tuple[str, ...] = (), version: str = "0.1.1") -> Result:
-        write_archive(archive, MANIFEST, {"version": version, "removed": removed}, files)
+    def run(files: dict[str, bytes], removed: tuple[str, ...] = ()) -> Result:
+        write_archive(archive, MANIFEST, {"version": "0.1.1", "removed": removed}, files)
         return CliRunner().invoke(cs336, ["update", str(archive)])
 
     return run
