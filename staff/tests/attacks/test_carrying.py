@@ -403,10 +403,9 @@ def test_an_attack_gets_no_point_it_has_not_earned(graded_suite: GradedSuite, sa
     """It passes no later test by itself, and when it is asked again those alone that it may."""
     results, notes = grade(graded_suite, sandbox, attack.submission(), attack.tests)
     later = {result.test for result in results if result.passed and result.test not in OWN}
-    assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
+    assert later == find_carried(results) == EARNED.get(attack.name, set())
     if attack.name == "forbidden_when_asked_again":
         assert notes.forbidden.get("multihead_self_attention"), "what it called is charged to nobody"
-    assert not find_carried(results) & {*OWN}
     check_neighbour(graded_suite, sandbox, attack.tests)
 
 
