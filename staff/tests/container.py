@@ -21,7 +21,6 @@ CAPABILITIES = (
     *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "AUDIT_WRITE"),
 )
 NEW_NAMESPACE = (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
-CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
 def docker_filter() -> int:
@@ -81,7 +80,7 @@ def _capped(memory_bytes: int) -> Path | None:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
-            cgroup = Path(f"{CGROUPS}{path}", f"cs336-{uuid4().hex}")
+            cgroup = Path(f"/sys/fs/cgroup/memory{path}", f"cs336-{uuid4().hex}")
             cgroup.mkdir()
             (cgroup / "memory.limit_in_bytes").write_text(str(memory_bytes))
             return cgroup

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,12 @@ Run = tuple[subprocess.CompletedProcess[bytes], Path]
 
 @pytest.fixture(scope="session")
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """`run("plain")` or `run("grade", LAYERS)`: how it ended, and its folder."""
+    """`run("plain")` or `run("grade", LAYERS)`: how it ended, and its folder. It runs once."""
     cases = filter(None, (getattr(item, "callspec", None) for item in request.session.items))
     attacks = (case.params.get("attack") for case in cases)
     selected = sorted({attack.id for attack in attacks if isinstance(attack, Attack)})
 
+    @cache
     def run(*what: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
         command = (f"staff.tests.attacks.{what[0]}", *what[1:], str(folder), *selected)
@@ -43,12 +45,6 @@ def plain(run: Callable[..., Run]) -> dict[str, Outcome]:
     return json.loads((folder / "outcomes.json").read_text())
 
 
-@pytest.fixture(scope="session")
-def graded(run: Callable[..., Run]) -> Run:
-    """Both layers one after the other, by one suite."""
-    return run("grade", "bubblewrap process")
-
-
 @pytest.fixture(scope="session", params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)])
 def results(request: pytest.FixtureRequest, run: Callable[..., Run]) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside two busy processes for each processor."""
@@ -57,7 +53,7 @@ def results(request: pytest.FixtureRequest, run: Callable[..., Run]) -> Path:
         with busy(2 * (os.cpu_count() or 1)):
             finished, folder = run("grade", layer)
     else:
-        finished, folder = request.getfixturevalue("graded")
+        finished, folder = run("grade", "bubblewrap process")  # one after the other, by one suite
     assert finished.returncode == 0, finished.stderr
     if not (folder / layer).exists() and os.environ.get("CI") != "true":
         pytest.skip(finished.stderr.decode())

@@ -55,6 +55,7 @@ PRELUDE = """
 import functools, json, os, struct, sys, threading, time
 import torch
 from cs336_basics.nn import functional
+from whichline_grader.sandbox.inside import frames, serve
 
 ORDER = (
     *("d_model", "num_heads", "max_seq_len", "theta", "q_proj_weight", "k_proj_weight", "v_proj_weight"),
@@ -80,12 +81,11 @@ def serving():
 
 def ask(request, tensors=()):
     '''Send a request as the stand-in would, and return what the grader says.'''
-    return sys.modules["whichline_grader.sandbox.inside.serve"]._call_grader(3, serving()["tokens"], request, tensors)
+    return serve._call_grader(3, serving()["tokens"], request, tensors)
 
 def borrow(call, **arguments):
     '''The answer of an earlier function; None if there is none.'''
     tensors = []
-    frames = sys.modules["whichline_grader.sandbox.inside.frames"]
     encoded = {name: frames.encode(x, tensors) for name, x in arguments.items()}
     header, outputs = ask({"borrow": call, "arguments": encoded}, tensors)
     return outputs[0] if "value" in header else None
@@ -93,14 +93,11 @@ def borrow(call, **arguments):
 def attend(*arguments):
     return functional.scaled_dot_product_attention(*arguments)
 
-def heads_of(x, W, heads):
-    return (x @ W.mT).unflatten(-1, (heads, -1)).transpose(-2, -3)
-
 def causal(x):
     return torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
 
 def all_but_attention(heads, W_Q, W_K, W_V, W_O, x, attend):
-    Q, K, V = (heads_of(x, W, heads) for W in (W_Q, W_K, W_V))
+    Q, K, V = ((x @ W.mT).unflatten(-1, (heads, -1)).transpose(-2, -3) for W in (W_Q, W_K, W_V))
     return attend(Q, K, V, causal(x)).transpose(-2, -3).flatten(-2) @ W_O.mT
 """
 
@@ -225,7 +222,6 @@ answers_the_lesson: SCALE: MULTIHEAD
     def run_scaled_dot_product_attention(Q, K, V, mask=None):
         served = serving()
         if "lesson" in served["header"]:
-            frames = sys.modules["whichline_grader.sandbox.inside.frames"]
             reply = {"token": served["tokens"][0], "value": True, "call": "run_multihead_self_attention"}
             os.write(3, frames.pack(reply | {"passed": True, "borrow": None, "lesson": ["in_features"]}))
         return functional.scaled_dot_product_attention(Q, K, V, mask)
@@ -253,7 +249,6 @@ hangs_in_the_lesson: SCALE: ONE
 writes_behind_a_request: SCALE: MULTIHEAD
     # Send an answer right behind a request, so that it is there before the question is closed.
     if is_answered():
-        frames = sys.modules["whichline_grader.sandbox.inside.frames"]
         token = serving()["tokens"][0]
         request = frames.pack({"token": token, "borrow": "run_scaled_dot_product_attention", "arguments": {}})
         answer = frames.pack({"token": token, "value": {"tensor": 0}, "outputs": 1}, [x * 0])
@@ -408,10 +403,9 @@ def test_an_attack_gets_no_point_it_has_not_earned(graded_suite: GradedSuite, sa
     """It passes no later test by itself, and when it is asked again those alone that it may."""
     results, notes = grade(graded_suite, sandbox, attack.submission(), attack.tests)
     later = {result.test for result in results if result.passed and result.test not in OWN}
-    assert later == find_carried(results) - {*OWN} == EARNED.get(attack.name, set())
+    assert later == find_carried(results) == EARNED.get(attack.name, set())
     if attack.name == "forbidden_when_asked_again":
         assert notes.forbidden.get("multihead_self_attention"), "what it called is charged to nobody"
-    assert not find_carried(results) & {*OWN}
     check_neighbour(graded_suite, sandbox, attack.tests)
 
 

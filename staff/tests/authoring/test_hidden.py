@@ -45,10 +45,6 @@ MULTIHEAD, WITH_ROPE = "run_multihead_self_attention", "run_multihead_self_atten
 BLOCKWISE, DECODING = "run_blockwise_attention", "run_decoding"
 
 
-def with_all_positions_zero(right, in_features, **rest):
-    return right(in_features=in_features, token_positions=torch.zeros(in_features.shape[-2]), **rest)
-
-
 def with_the_cache_in_another_order(right, keys, **rest):
     return right(keys=keys if keys is None else keys.roll(1, -2), **rest)
 
@@ -74,7 +70,9 @@ WRONG = {
     "multihead_self_attention_does_not_look_ahead": changed(
         MULTIHEAD, lambda right, in_features, **rest: right(in_features=in_features.roll(1, -2), **rest)
     ),
-    "positions_count_from_zero": changed(WITH_ROPE, with_all_positions_zero),
+    "positions_count_from_zero": changed(
+        WITH_ROPE, lambda right, **given: right(**given, token_positions=torch.zeros(given["in_features"].shape[-2]))
+    ),
     "multihead_self_attention_has_no_side_effects": changed(
         WITH_ROPE, lambda right, in_features, **rest: right(in_features=in_features.neg_(), **rest)
     ),

@@ -138,18 +138,12 @@ def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tup
 
 @most
 def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
-    student, terminal = either
-    before = RIGHT
     ended = "the process ended during this test, with exit status"
     signalled = ("import ctypes; ctypes.string_at(0)", f"{ended} -11")
     reads = ("input()", "EOFError: EOF when reading a line")
     for code, words in (("import os; os._exit(3)", f"{ended} 3"), signalled, ("exit()", "SystemExit"), reads):
-        after = f"{code}\n        {RIGHT}"
-        student.replace(LINEAR, before, after)
-        terminal.shows("0/5", words)
-        before = after
-    student.replace(LINEAR, before, RIGHT)
-    terminal.shows("5/5", "h hint")
+        with saved(*either, LINEAR, RIGHT, f"{code}\n        {RIGHT}"):
+            either[1].shows("0/5", words)
 
 
 IMPORT, KILL = "import torch\n", "import os; os.kill(os.getppid(), 9); os._exit(3)"

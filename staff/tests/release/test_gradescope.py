@@ -24,24 +24,21 @@ from whichline_grader.sandbox.limits import Limits
 PROBE = """
 import os
 top = "/autograder"
+
+def attempt(reach):
+    try:
+        print("reached:", reach())
+    except OSError as refused:
+        print("refused", refused.errno)
+
 for folder in ("", "/source", "/source/staff", "/source/problems", "/submission", "/results"):
-    try:
-        print("reached: listed", os.listdir(top + folder)[:3])
-    except OSError as refused:
-        print("refused", refused.errno)
-    try:
-        open(top + folder + "/cs336-probe", "w")
-        print("reached: wrote in", folder)
-    except OSError as refused:
-        print("refused", refused.errno)
+    attempt(lambda: os.listdir(top + folder)[:3])
+    attempt(lambda: open(top + folder + "/cs336-probe", "w"))
 for file in (
     "/run_autograder", "/submission_metadata.json", "/submission/adapters.py", "/source/assignment.toml",
     "/source/setup.sh", "/source/staff/course.toml", "/source/problems/softmax/reference.py",
 ):
-    try:
-        print("reached: read", open(top + file).read()[:20])
-    except OSError as refused:
-        print("refused", refused.errno)
+    attempt(lambda: open(top + file).read()[:20])
 
 def run_linear(d_in, d_out, weights, in_features):
     blocks = []

@@ -10,7 +10,6 @@ from staff.tests import ROOT
 from staff.tests.files import leave_out
 from whichline.engine.assignment import load_problems
 from whichline.engine.errors import CourseworkError
-from whichline.engine.suite import Suite
 from whichline.engine.toml_file import AssignmentError
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release import verify
@@ -35,11 +34,6 @@ def write_tree(tree: Path, *left_out: str) -> Path:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tree(tmp_path_factory.mktemp("tree"), BONUS)
-
-
-@pytest.fixture(scope="module")
-def suite(tree: Path) -> Suite:
-    return load_solved_suite(tree)
 
 
 def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -106,7 +100,8 @@ def test_what_is_needed_comes_first(tmp_path: Path) -> None:
         load_problems(tmp_path)
 
 
-def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_neither_graded_nor_proved(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = load_solved_suite(tree)
     assert BONUS not in suite.problems
     assert {test.problem for test in suite.tests} == suite.problems.keys()
     without = {call: adapter for call, adapter in RIGHT.items() if call != "run_blockwise_attention"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from staff.tests.grading.test_grade import ROOT
+from staff.tests import ROOT
 from whichline_grader.grading.commands import grade
 from whichline_grader.release.handout import OVERLAY
 

@@ -55,8 +55,8 @@ FINE = (
     "import torch\ntorch.einsum('ij,jk,kl->il', *[torch.ones(2, 2)] * 3); torch.cuda.is_available()",
 )
 FILES = {f"cs336_basics/file_{number}.py": source for number, source in enumerate((*USES, *FINE))}
-EXPECTED = [f"cs336_basics/file_{number}.py:2 {said}: {{}}" for number, said in enumerate(USES.values())]
-EXPECTED = [said.format("in grading there are no files, network or processes") for said in EXPECTED]
+WHY = "in grading there are no files, network or processes"
+EXPECTED = [f"cs336_basics/file_{number}.py:2 {said}: {WHY}" for number, said in enumerate(USES.values())]
 EXPECTED += [""] * len(FINE)
 
 # Imports each file where `submit` runs the tests, and prints what is said of it.

@@ -13,8 +13,8 @@ import pytest
 from whichline_grader.sandbox.connection import Connection, TooLongError
 
 
-def frame(body: bytes = b"", header: bytes = b"{}") -> bytes:
-    return struct.pack("<IQ", len(header), len(body)) + header + body
+def frame(body: bytes = b"") -> bytes:
+    return struct.pack("<IQ", 2, len(body)) + b"{}" + body
 
 
 @pytest.fixture

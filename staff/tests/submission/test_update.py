@@ -18,8 +18,8 @@ def update(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     monkeypatch.chdir(student.folder / "cs336_basics")
     archive = tmp_path_factory.mktemp("download") / "update.zip"
 
-    def run(files: dict[str, bytes], removed: tuple[str, ...] = (), version: str = "0.1.1") -> Result:
-        write_archive(archive, MANIFEST, {"version": version, "removed": removed}, files)
+    def run(files: dict[str, bytes], removed: tuple[str, ...] = ()) -> Result:
+        write_archive(archive, MANIFEST, {"version": "0.1.1", "removed": removed}, files)
         return CliRunner().invoke(cs336, ["update", str(archive)])
 
     return run
@@ -27,20 +27,17 @@ def update(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
 
 def test_an_update(student: Student, update) -> None:
     before = files_in(student.folder)
-    softmax = before["tests/test_1_softmax.py"]
-    files = {"tests/test_1_softmax.py": softmax + b"\n# mended\n", "tests/new/test_6.py": b"1\n"}
-    files |= {"fixtures/linear/2d.safetensors": b"\xff\0"}
-    files["tests/test_2_attention.py"] = before["tests/test_2_attention.py"]
-    result = update(files, removed=("tests/test_3_linear.py", "tests/test_99.py"))
+    new = {"tests/test_1_softmax.py": before["tests/test_1_softmax.py"] + b"\n# mended\n"}
+    new |= {"tests/new/test_6.py": b"1\n", "fixtures/linear/2d.safetensors": b"\xff\0"}
+    same = {"tests/test_2_attention.py": before["tests/test_2_attention.py"]}
+    result = update(new | same, removed=("tests/test_3_linear.py", "tests/test_99.py"))
     assert result.exit_code == 0, result.output
     changed = ["changed  fixtures/linear/2d.safetensors", "new      tests/new/test_6.py"]
     changed += ["changed  tests/test_1_softmax.py", "removed  tests/test_3_linear.py"]
     kept = "The files as they were before are in before-update-0.1.1-1/"
     assert result.output.splitlines() == [*changed, "Files changed: 4; this is release 0.1.1", kept]
     after = files_in(student.folder)
-    assert after.pop("tests/test_1_softmax.py") == softmax + b"\n# mended\n"
-    assert after.pop("tests/new/test_6.py") == b"1\n"
-    assert after.pop("fixtures/linear/2d.safetensors") == b"\xff\0"
+    assert {name: after.pop(name) for name in new} == new
     for name in ("tests/test_1_softmax.py", "fixtures/linear/2d.safetensors", "tests/test_3_linear.py"):
         assert after.pop(f"before-update-0.1.1-1/{name}") == before.pop(name)
     assert after == before
