@@ -1,7 +1,7 @@
 """One submission: run both suites on it and find what is wrong, or run one of its tests again."""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from whichline.engine.assignment import FILE_NAME, get_root
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
-from whichline.rules.forbidden import Forbidden, load_forbidden
+from whichline.rules.forbidden import load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading import transcripts
@@ -50,9 +50,8 @@ def grade_one(
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:
         grader = _Grader(suite, sandbox, interview, transcript)
-        found = grader.run()
         # All answers that count are in: from here on a process of the submission may see what is right.
-        grader.keep(grader.carry_forward(found))
+        grader.keep(grader.carry_forward(grader.run()))
         if not transcript:
             grader.find_what_is_wrong()
     return grader.results, grader.take_notes(), replace(grader.transcript, workers=interview.spent.workers)
@@ -206,7 +205,11 @@ def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
     judged = {}
     rules = load_forbidden(get_root() / FILE_NAME)
     for problem, uses in public.items():
-        seen, later = (sorted(_check_uses(each, rules)) for each in (uses, hidden[problem]))
+        # A use has no place where the submission has no such line.
+        seen, later = (
+            sorted(use if use.source else Use("", 0, use.function) for use in each if use.function in rules.names)
+            for each in (uses, hidden[problem])
+        )
         works: dict[str, tuple[str, ...]] = {}
         for use in seen:
             shown = works.get(rules.name_work(use.function), ())
@@ -218,13 +221,6 @@ def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
         if works:
             judged[problem] = works
     return judged
-
-
-def _check_uses(uses: Collection[Use], rules: Forbidden) -> Iterator[Use]:
-    """Those of functions that are forbidden; without a place where the submission has no such line."""
-    for use in uses:
-        if use.function in rules.names:
-            yield use if use.source else Use("", 0, use.function)
 
 
 def find_tests(graded: GradedSuite, name: str) -> list[Test]:
