@@ -193,8 +193,7 @@ def test_submissions_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_one_student_whose_files_do_not_fit_is_refused_and_nobody_else(names: tuple[str, str], tmp_path: Path) -> None:
-    files = dict.fromkeys(("lovelaceada_1_11_x.py", *names), HONEST)
-    found = graded(tmp_path, *handed_in(tmp_path, files)).values()
+    found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(("lovelaceada_1_11_x.py", *names), HONEST))).values()
     honest, refused = sorted(found, key=lambda each: each.notes.refused)
     assert honest.results[0].passed
     assert refused.notes.refused.startswith("expected one archive, or adapters.py and other Python files, got ")
