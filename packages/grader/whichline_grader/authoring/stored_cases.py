@@ -199,10 +199,9 @@ def compute_answers(
         raise SuiteError(f"{call} gives {add_article(type(output).__name__)}, expected a tensor")
     found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}
     if gradients:
-        leaves = [inputs[name] for name in gradients]
         # Not grad_outputs: given those, autograd imports sympy, which takes half a second.
         loss = outputs[0] if cotangent is None else (outputs[0] * cotangent.to(outputs[0].dtype)).sum()
-        cotangents = torch.autograd.grad(loss, leaves)
+        cotangents = torch.autograd.grad(loss, [inputs[name] for name in gradients])
         found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
     return found
 

@@ -89,8 +89,7 @@ class _Grader:
         self._carried = {test: transcripts.name_carried(functions, test) for test, functions in chosen.items()}
         needed = set[str]().union(*chosen.values())
         lender = StandIn([lesson for lesson in lessons if lesson[0].call in needed])
-        missing = {test for test, name in self._carried.items() if name not in self.transcript.replies}
-        if missing:
+        if missing := {test for test, name in self._carried.items() if name not in self.transcript.replies}:
             limits, spent = self.suite.course.limits, self.interview.spent
             with Interview(self.sandbox, self.interview.submission, limits, lender, spent) as interview:
                 replies = ask(interview, *self._group(missing))
@@ -146,8 +145,7 @@ class _Grader:
         """Collect what the report says besides the results, of output only that of public tests."""
         if self.interview.imported:
             self.transcript.replies["import"] = [self.interview.imported]
-        replies = self.transcript.replies
-        shown = [each for name in ("import", *self._public) for each in replies.get(name, ())]
+        shown = [each for name in ("import", *self._public) for each in self.transcript.replies.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
         public, hidden = (self._collect_uses(hidden=each) for each in (False, True))
         forbidden = judge(public, hidden)
@@ -172,9 +170,8 @@ class _Grader:
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
         """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
         asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._carried}
-        used = {test: self.transcript.carried[self._carried[test]] for test in asked}
-        calls = {asked[test] for test in asked if used[test]}
-        return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
+        calls = {problem for test, problem in asked.items() if self.transcript.carried[self._carried[test]]}
+        return tuple(dict.fromkeys(id for test, id in asked.items() if test in failed and id not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
@@ -225,8 +222,7 @@ def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
 
 def find_tests(graded: GradedSuite, name: str) -> list[Test]:
     """The test, or those of the test function, that is called `name`; click.UsageError if no test is."""
-    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
-    if not tests:
+    if not (tests := [test for test in graded.suite.tests if name in (test.name, test.function)]):
         names = sorted({each for test in graded.suite.tests for each in (test.name, test.function)})
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"

@@ -211,8 +211,7 @@ def verify_references(root: Path, problems: Collection[str], stage: Stage) -> No
 
 def check_reference(fixtures: Path, references: dict[str, Reference], headings: list[str], name: str) -> Iterator[str]:
     """What is observed on a stored case must be float64, end in the answer, and have its sections in the handout."""
-    case = load_case(fixtures, name)
-    if case.call not in references:
+    if (case := load_case(fixtures, name)).call not in references:
         return
     taken = references[case.call].compute_checkpoints(case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:
