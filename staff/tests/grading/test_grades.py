@@ -448,9 +448,8 @@ LOOSE = {
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
-    paths = [functional, other, adapters]
     both = Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional})
-    assert identity.find_uploads(paths) == [both, Upload(other, platform)]
+    assert identity.find_uploads([functional, other, adapters]) == [both, Upload(other, platform)]
 
 
 def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
