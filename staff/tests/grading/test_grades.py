@@ -428,8 +428,7 @@ CLAIMS = {"honestann_111_5_x.py": "honestann_LATE_111_9999_x-50.py", "honestann_
 @pytest.mark.parametrize("name", CLAIMS)
 def test_two_claims_to_one_row_end_a_batch_before_it_begins(tmp_path, name):
     names = ("lovelaceada_1_2_x.py", name, CLAIMS[name])
-    for each in names:
-        (tmp_path / each).touch()
+    write_files(tmp_path, dict.fromkeys(names, ""))
     message = f"two submissions by student 111: .*/{name} and .*/{CLAIMS[name]}; keep the right one, put files of one"
     with pytest.raises(RosterError, match=message):
         batch_of(tmp_path, *(tmp_path / each for each in names))
