@@ -85,12 +85,13 @@ def suite(graded_suite: GradedSuite) -> GradedSuite:
     return only(graded_suite, [test.name for test in graded_suite.suite.tests if test.function in FUNCTIONS])
 
 
-def edit(*edits: Edit) -> Submission:
-    """The solution with some of it replaced."""
+def edit(*edits: Edit, added: str = "") -> Submission:
+    """The solution with some of it replaced, and something `added` to its adapters."""
     files = dict(FILES)
     for file, old, new in edits:
         assert old.encode() in files[file], f"{file} has no {old}"
         files[file] = files[file].replace(old.encode(), new.encode(), 1)
+    files["adapters.py"] += added.encode()
     return Submission("x", files, "adapters")
 
 
@@ -152,9 +153,7 @@ def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: Grad
 @pytest.mark.nightly
 @pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
 def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
-    submission = edit()
-    submission.files["adapters.py"] += source.encode()
-    assert find_lost(suite, sandbox, submission).keys() == {"softmax"}
+    assert find_lost(suite, sandbox, edit(added=source)).keys() == {"softmax"}
 
 
 @pytest.mark.nightly
@@ -180,8 +179,7 @@ def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, se
 def run_decoding(*arguments, in_features=None, **more):
     return scaled_dot_product_attention(arguments[10], arguments[10], arguments[10]), *arguments[11:]
 """
-    submission = edit(SCALE)
-    submission.files["adapters.py"] += calls.encode()
+    submission = edit(SCALE, added=calls)
     alike = {"blockwise_attention", "attention_module", "decoding"}
     results = [result for result in grade_one(suite, sandbox, submission)[0] if result.problem in alike]
     assert not any(CARRIED in result.staff for result in results)

@@ -23,30 +23,27 @@ from whichline_grader.grading.course import Course, Late, find_checked_root, loa
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Notes
 from whichline_grader.hidden import release
-from whichline_grader.paths import COURSE as FILE
+from whichline_grader.paths import COURSE
 
-ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
+ASSIGNMENT = "assignment.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tree of these two files, and empty ones where students write."""
-    for path in (ROOT / ASSIGNMENT, ROOT / FILE):
-        target = tmp_path / (FILE if path.name == COURSE else path.name)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, target)
+    write_files(tmp_path, {file: (ROOT / file).read_bytes() for file in (ASSIGNMENT, COURSE)})
     for folder in ("tests", "problems"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     write_files(tmp_path, {file: "" for problem in load_problems(ROOT).values() for file in problem.files})
-    monkeypatch.setattr(release, "COURSE", tmp_path / FILE)
+    monkeypatch.setattr(release, "COURSE", tmp_path / COURSE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def edit(tree: Path, file: str, old: str, new: str) -> int:
     """Edit a file; the first line that is another one now."""
-    path = tree / (FILE if file == COURSE else file)
+    path = tree / file
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -108,12 +105,12 @@ def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: st
     assert isinstance(result.exception, SystemExit), result.output
     said = next(each for each in result.output.splitlines() if re.search(message.replace("LINE", str(line)), each))
     if not re.search("missing|twice|no test|no weight|not TOML|already", said):  # else it is the line of something else
-        assert f"{tree / (FILE if file == COURSE else file)}:{line}: " in said, said
+        assert f"{tree / file}:{line}: " in said, said
 
 
 def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every commented line that has a key, without its `#`."""
-    path = tree / FILE
+    path = tree / COURSE
     lines = path.read_text().splitlines()
     lines = [line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in lines]
     path.write_text("\n".join(lines))
@@ -133,9 +130,9 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
 
 
 def test_a_course_that_is_missing_is_named(tree: Path) -> None:
-    (tree / FILE).unlink()
+    (tree / COURSE).unlink()
     result = CliRunner().invoke(cs336, ["staff", "report", os.curdir])
-    assert result.output.startswith(f"Error: cannot read {tree / FILE}: No such file")
+    assert result.output.startswith(f"Error: cannot read {tree / COURSE}: No such file")
 
 
 def run(*arguments: str) -> str:
@@ -203,10 +200,10 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
 
     everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html"}
     assert list_seen() == everywhere
-    (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
+    (tree / COURSE).write_text('muted = ["softmax-untrue"]\n')
     assert list_seen() == set()
     assert "reports on 1 submission: its page is in" in run("report")
-    (tree / FILE).write_text("")
+    (tree / COURSE).write_text("")
     assert list_seen() == everywhere
 
 

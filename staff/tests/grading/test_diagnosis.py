@@ -193,8 +193,6 @@ def test_what_fails_hidden_tests_alone_is_followed_on_no_secret_case(suite: Grad
 
 
 def test_what_a_judge_decides_is_not_held_against_a_stored_answer(suite: GradedSuite, sandbox: Sandbox) -> None:
-    submission = edit()
-    submission.files["adapters.py"] += LESS_DROPOUT.encode()
-    results, notes, _ = grade_one(suite, sandbox, submission)
+    results, notes, _ = grade_one(suite, sandbox, edit(added=LESS_DROPOUT))
     assert {each.function for each in results if not each.passed} == {"test_hidden_attention_module_dropout"}
     assert not notes.explanations

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from multiprocessing import get_context
@@ -49,13 +49,11 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
         processes = psutil.Process(grader.pid).children(recursive=True)
         of_grader = {process.pid for process in processes}
         for process in processes:
-            try:
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 # An orphan's parent is not ours.
                 if process.name() == "sleeper" and (zygote := process.ppid()) in of_grader - killed:
                     os.kill(zygote, 9)
                     killed.add(zygote)
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                continue
         time.sleep(0.2)
     return len(killed)
 
@@ -82,9 +80,7 @@ def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
 
 @pytest.mark.nightly
 def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
-    paths = [tmp_path / name for name in ("sleeper.py", "unreadable.py", "honest.py")]
-    for path in paths:
-        shutil.copyfile(HONEST, path)
+    paths = [shutil.copyfile(HONEST, tmp_path / name) for name in ("sleeper.py", "unreadable.py", "honest.py")]
     paths[0].write_text(SLOW + HONEST.read_text())
     paths[1].chmod(0)
     out = tmp_path / "results"
@@ -140,9 +136,7 @@ def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path
 @pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
-    paths = [tmp_path / f"submission-{i}.py" for i in range(2)]
-    for path in paths:
-        shutil.copyfile(HONEST, path)
+    paths = [shutil.copyfile(HONEST, tmp_path / f"submission-{i}.py") for i in range(2)]
     # No room for the gradebook, then step by step to room for everything: a submission takes three steps, in which
     # first the gradebook has no room, then its reports.
     sizes = (16, *range(64, 193, 16))

@@ -92,9 +92,8 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
     lines = {"softmax": ("torch.softmax in a.py:1: x",)}
     notes = Notes(forbidden={"softmax": lines, "attention": lines})
     for problem, worth, charged in (("softmax", 3.0, 2.0), ("softmax", 6.0, 4.0), ("attention", 5.0, 0.0)):
-        problems = {"softmax": replace(PROBLEMS["softmax"], points=worth), "attention": attention}
         with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-            gradebook.score_with(problems)
+            gradebook.score_with({"softmax": replace(PROBLEMS["softmax"], points=worth), "attention": attention})
             gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
             if problem == "attention":  # staff count what softmax did, and nobody pays it instead
                 gradebook.decide(Waiver(student="ada", problem="softmax", text="agreed"), "Ada")

@@ -428,8 +428,7 @@ CLAIMS = {"honestann_111_5_x.py": "honestann_LATE_111_9999_x-50.py", "honestann_
 @pytest.mark.parametrize("name", CLAIMS)
 def test_two_claims_to_one_row_end_a_batch_before_it_begins(tmp_path, name):
     names = ("lovelaceada_1_2_x.py", name, CLAIMS[name])
-    for each in names:
-        (tmp_path / each).touch()
+    write_files(tmp_path, dict.fromkeys(names, ""))
     message = f"two submissions by student 111: .*/{name} and .*/{CLAIMS[name]}; keep the right one, put files of one"
     with pytest.raises(RosterError, match=message):
         batch_of(tmp_path, *(tmp_path / each for each in names))
@@ -448,9 +447,8 @@ LOOSE = {
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
-    paths = [functional, other, adapters]
     both = Upload(adapters, platform, {"adapters.py": adapters, "functional.py": functional})
-    assert identity.find_uploads(paths) == [both, Upload(other, platform)]
+    assert identity.find_uploads([functional, other, adapters]) == [both, Upload(other, platform)]
 
 
 def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():

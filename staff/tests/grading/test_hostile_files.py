@@ -22,7 +22,7 @@ from whichline_grader.sandbox.files import MAX_PATH, MIB
 from whichline_grader.sandbox.reader import SECONDS
 
 HONEST = b"def run_softmax(x, dim):\n    return x\n"
-DATE = "2026-10-01-23-58-01"
+DATE, FILE = "2026-10-01-23-58-01", "assignsubmission_file"
 
 
 def graded(folder: Path, *paths: Path, **stated: Any) -> dict[str, Grading]:
@@ -106,12 +106,9 @@ def test_a_module_with_a_long_name_gives_no_file_a_path_that_is_too_long_to_be_s
 # What student 77 handed in, and what student 55 did, whose own part of the name begins after the prefix.
 STOLEN = {
     # What a student could do while the form of Moodle was tried first.
-    "canvas-as-moodle": ("honestann_77_1001_adapters.py", "mallory_55_1002_x_77_assignsubmission_file_notes.py"),
+    "canvas-as-moodle": ("honestann_77_1001_adapters.py", f"mallory_55_1002_x_77_{FILE}_notes.py"),
     "canvas-as-blackboard": ("honestann_77_1001_adapters.py", f"mallory_55_1002_x_77_attempt_{DATE}_notes.py"),
-    "moodle-twice": (
-        "Ann Honest_77_assignsubmission_file_adapters.py",
-        "Mallory_55_assignsubmission_file_x_77_assignsubmission_file_notes.py",
-    ),
+    "moodle-twice": (f"Ann Honest_77_{FILE}_adapters.py", f"Mallory_55_{FILE}_x_77_{FILE}_notes.py"),
     "blackboard-twice": (f"HW_77_attempt_{DATE}_adapters.py", f"HW_55_attempt_{DATE}_x_77_attempt_{DATE}_notes.py"),
 }
 
@@ -137,7 +134,7 @@ def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
     submission = b"submission_9:\n  :submitters:\n  - :name: Kurt\n    :sid: '3'\n"
     downloads: dict[str, dict[str, bytes]] = {
         "canvas": {"lovelaceada_1_11_x.py": HONEST},
-        "moodle": {"Alan Turing_2_assignsubmission_file_x.py": HONEST},
+        "moodle": {f"Alan Turing_2_{FILE}_x.py": HONEST},
         "gradescope": {"submission_9.py": HONEST, "submission_metadata.yml": submission},
         "mail": {"emmy.py": HONEST},
     }
@@ -193,8 +190,7 @@ def test_submissions_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_one_student_whose_files_do_not_fit_is_refused_and_nobody_else(names: tuple[str, str], tmp_path: Path) -> None:
-    files = dict.fromkeys(("lovelaceada_1_11_x.py", *names), HONEST)
-    found = graded(tmp_path, *handed_in(tmp_path, files)).values()
+    found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(("lovelaceada_1_11_x.py", *names), HONEST))).values()
     honest, refused = sorted(found, key=lambda each: each.notes.refused)
     assert honest.results[0].passed
     assert refused.notes.refused.startswith("expected one archive, or adapters.py and other Python files, got ")

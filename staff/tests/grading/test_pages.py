@@ -154,10 +154,9 @@ def test_three_lines_are_shown_without_names_and_only_numbers_that_are_true_of_a
 def test_every_point_that_a_class_loses_is_in_one_row():
     tests = ["test_softmax", "test_hidden_softmax"]
     told = explanation("softmax-a", "softmax", tests=tests), explanation("softmax-b", "softmax", tests=tests[:1])
-    charged = {"rope": {"rope": ("torch.rope in a.py:1: x",)}}
     entries = [
         entry("ada", results(["softmax"], unwritten=("rope", "blockwise_attention")), explanations=told),
-        entry("alan", results([ATTENTION]), forbidden=charged),
+        entry("alan", results([ATTENTION]), forbidden={"rope": {"rope": ("torch.rope in a.py:1: x",)}}),
         entry("kurt", [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]),
         entry("none", [replace(row, outcome=Outcome.NOT_RUN, check=None) for row in results()]),
     ]

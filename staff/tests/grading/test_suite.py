@@ -120,16 +120,13 @@ def test_random_draws_are_graded_as_at_home(tmp_path: Path, sandbox: Sandbox, mo
 
 
 WRONG_TESTS = {
-    "test_fails": (
-        "def test_fails():\n    assert adapters.run_softmax(torch.ones(2), dim=0)[0] == 1",
-        "a right program fails test_fails: ",
-    ),
+    "test_fails": ("assert adapters.run_softmax(torch.ones(2), dim=0)[0] == 1", "a right program fails test_fails: "),
     "test_shape": (
-        "def test_shape():\n    adapters.run_softmax(torch.ones(2), dim=0, axis=0)",
+        "adapters.run_softmax(torch.ones(2), dim=0, axis=0)",
         "a right program fails test_shape: TypeError: got an unexpected keyword argument 'axis'",
     ),
     "test_computes": (
-        "def test_computes():\n    x = adapters.run_softmax(torch.ones(2), 0)\n    adapters.run_softmax(2 * x, 0)",
+        "x = adapters.run_softmax(torch.ones(2), 0)\n    adapters.run_softmax(2 * x, 0)",
         "test_computes makes other calls when it is run again: run_softmax is not called with what the call before it "
         "gave; it may call with what it has, what it draws, or what an earlier call gave, as it is",
     ),
@@ -138,9 +135,9 @@ WRONG_TESTS = {
 
 @pytest.mark.parametrize("name", WRONG_TESTS)
 def test_a_test_that_a_right_program_fails_is_told_before_anybody_is_graded(tmp_path: Path, name: str) -> None:
-    source, said = WRONG_TESTS[name]
+    body, said = WRONG_TESTS[name]
     with pytest.raises(SuiteError) as caught:
-        load_with(tmp_path, f"import torch, adapters\n{source}\n", name)
+        load_with(tmp_path, f"import torch, adapters\ndef {name}():\n    {body}\n", name)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
 

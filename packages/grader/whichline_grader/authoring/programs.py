@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from whichline.engine.assignment import get_root
-from whichline.engine.compare import in_dtype
+from whichline.engine.compare import in_dtype, is_float
 from whichline_grader.authoring.spec import Adapter, load_specs
 from whichline_grader.paths import STAFF
 
@@ -20,10 +19,9 @@ def _round_to_input_dtype(answer: Adapter) -> Adapter:
     """Make a reference act as a student's program: compute in float64, and round once to the dtype of the inputs."""
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
-        dtypes = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()]
         wide = {name: in_dtype(x, torch.float64) for name, x in kwargs.items()}
         given = answer(*(in_dtype(x, torch.float64) for x in args), **wide)
-        dtype = dtypes[0] if dtypes else torch.get_default_dtype()
+        dtype = next((x.dtype for x in (*args, *kwargs.values()) if is_float(x)), torch.get_default_dtype())
         return tuple(in_dtype(x, dtype) for x in given) if isinstance(given, tuple) else in_dtype(given, dtype)
 
     return rounded

@@ -37,8 +37,10 @@ DRAWN = 1e-5
 def make_case(spec: CaseSpec, seed: int) -> Case:
     """Draw the inputs of a case and compute the expected outputs."""
     with _name_case_in_errors(spec):
-        inputs = spec.draw_inputs(seed)
-        cotangent = _draw_cotangent(spec, inputs, seed)
+        inputs, cotangent = spec.draw_inputs(seed), None
+        if spec.gradients:
+            answer, generator = compute_answers(spec.call, inputs)["answer"], torch.Generator().manual_seed(seed + 1)
+            cotangent = torch.randn(answer.shape, generator=generator).to(dtype_of(inputs))
     return Case(spec.name, spec.call, inputs, cotangent, _compute_expected(spec, inputs, cotangent))
 
 
@@ -104,7 +106,7 @@ def write_fixtures(
 def _write(path: Path, case: Case, seed: int) -> None:
     # safetensors stores no views, only whole, contiguous tensors.
     tensors = {key: x.contiguous() for key, x in list_tensors(case.inputs)}
-    arguments = {key: _leave_out_tensors(x) for key, x in case.inputs.items() if not isinstance(x, Tensor)}
+    arguments = {key: x for key, x in case.inputs.items() if not isinstance(x, Tensor)}
     metadata = {"call": case.call, "order": list(case.inputs), "arguments": arguments, "seed": seed}
     metadata |= {"generator": GENERATOR_VERSION, "torch": torch.__version__, "sha256": _hash_tensors(tensors)}
     stored = {f"input/{key}": x for key, x in tensors.items()}
@@ -112,8 +114,8 @@ def _write(path: Path, case: Case, seed: int) -> None:
     if case.cotangent is not None:
         stored["cotangent"] = case.cotangent
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One key, since safetensors writes several in random order.
-    path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
+    text = json.dumps(metadata, sort_keys=True, default=lambda tensor: None)  # those in a dictionary are stored apart
+    path.write_bytes(save(stored, {METADATA: text}))  # one key, since safetensors writes several in random order
 
 
 def check_fixtures(
@@ -197,25 +199,11 @@ def compute_answers(
         raise SuiteError(f"{call} gives {add_article(type(output).__name__)}, expected a tensor")
     found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}
     if gradients:
-        leaves = [inputs[name] for name in gradients]
         # Not grad_outputs: given those, autograd imports sympy, which takes half a second.
         loss = outputs[0] if cotangent is None else (outputs[0] * cotangent.to(outputs[0].dtype)).sum()
-        cotangents = torch.autograd.grad(loss, leaves)
+        cotangents = torch.autograd.grad(loss, [inputs[name] for name in gradients])
         found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
     return found
-
-
-def _draw_cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
-    if not spec.gradients:
-        return None
-    answer = compute_answers(spec.call, inputs)["answer"]
-    return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(dtype_of(inputs))
-
-
-def _leave_out_tensors(x: Any) -> Any:
-    if isinstance(x, dict):
-        return {key: _leave_out_tensors(each) for key, each in x.items()}
-    return None if isinstance(x, Tensor) else x
 
 
 def _hash_tensors(tensors: dict[str, Tensor]) -> str:

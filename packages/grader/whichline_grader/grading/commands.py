@@ -115,8 +115,7 @@ def grade(
 
 
 def _write_and_print(console: Console, results: Results, done: "Progress") -> None:
-    graded = [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]
-    if graded:
+    if graded := [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]:
         console.print(draw_board(graded, results.problems))
     for line in cut_list(list(list_remarks(graded)), MOST, "`staff report` lists them"):
         console.print(Text(line, "yellow"))
@@ -164,8 +163,7 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
 
 def _find_handed_in(said: str, out: Path) -> Path:
     """The file or folder of this name, or else what the student handed in whom it means."""
-    path = Path(said).resolve()
-    if not path.exists():
+    if not (path := Path(said).resolve()).exists():
         try:
             with open_results(out) as results:
                 path = Path(find_grade(grades(results.gradebook, results.course), said).grading.path)

@@ -136,22 +136,6 @@ def _is_part(word: str, text: str) -> bool:
     return word in (re.split(r"[\W_]+", text) if word.isdigit() else text)
 
 
-def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:
-    """Give what lateness costs, and the grade: in words and in points; by name where members of a group differ."""
-    alike: dict[tuple[str, float, str], list[Grade]] = {}
-    for each in found:
-        alike.setdefault((each.lateness, each.penalty, each.instead), []).append(each)
-    lines = []
-    for (lateness, penalty, instead), together in alike.items():
-        who = " and ".join(each.student.name or each.student.key for each in together)
-        who, grade = f" of {who}" if len(alike) > 1 else "", together[0]
-        if lateness:
-            lines.append((f"Lateness{who}: {lateness}", f"{0 - penalty:.2f}"))
-        counts = f", if {instead} did not count" if instead else ""
-        lines.append((f"Grade{who}{counts}", f"{grade.points:.2f} / {grade.grading.maximum:g}"))
-    return lines
-
-
 def match_extensions(course: Course, students: Collection[str]) -> Course:
     """Let an extension of 2 be that of 0002, where no other student has that number."""
     bare = {key: [each for each in students if each.lstrip("0") == key.lstrip("0")] for key in course.extensions}

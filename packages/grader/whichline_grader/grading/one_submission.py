@@ -1,7 +1,7 @@
 """One submission: run both suites on it and find what is wrong, or run one of its tests again."""
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from whichline.engine.assignment import FILE_NAME, get_root
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
-from whichline.rules.forbidden import Forbidden, load_forbidden
+from whichline.rules.forbidden import load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading import transcripts
@@ -50,9 +50,8 @@ def grade_one(
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:
         grader = _Grader(suite, sandbox, interview, transcript)
-        found = grader.run()
         # All answers that count are in: from here on a process of the submission may see what is right.
-        grader.keep(grader.carry_forward(found))
+        grader.keep(grader.carry_forward(grader.run()))
         if not transcript:
             grader.find_what_is_wrong()
     return grader.results, grader.take_notes(), replace(grader.transcript, workers=interview.spent.workers)
@@ -90,8 +89,7 @@ class _Grader:
         self._carried = {test: transcripts.name_carried(functions, test) for test, functions in chosen.items()}
         needed = set[str]().union(*chosen.values())
         lender = StandIn([lesson for lesson in lessons if lesson[0].call in needed])
-        missing = {test for test, name in self._carried.items() if name not in self.transcript.replies}
-        if missing:
+        if missing := {test for test, name in self._carried.items() if name not in self.transcript.replies}:
             limits, spent = self.suite.course.limits, self.interview.spent
             with Interview(self.sandbox, self.interview.submission, limits, lender, spent) as interview:
                 replies = ask(interview, *self._group(missing))
@@ -147,8 +145,7 @@ class _Grader:
         """Collect what the report says besides the results, of output only that of public tests."""
         if self.interview.imported:
             self.transcript.replies["import"] = [self.interview.imported]
-        replies = self.transcript.replies
-        shown = [each for name in ("import", *self._public) for each in replies.get(name, ())]
+        shown = [each for name in ("import", *self._public) for each in self.transcript.replies.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
         public, hidden = (self._collect_uses(hidden=each) for each in (False, True))
         forbidden = judge(public, hidden)
@@ -173,9 +170,8 @@ class _Grader:
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
         """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
         asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._carried}
-        used = {test: self.transcript.carried[self._carried[test]] for test in asked}
-        calls = {asked[test] for test in asked if used[test]}
-        return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
+        calls = {problem for test, problem in asked.items() if self.transcript.carried[self._carried[test]]}
+        return tuple(dict.fromkeys(id for test, id in asked.items() if test in failed and id not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
@@ -206,7 +202,11 @@ def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
     judged = {}
     rules = load_forbidden(get_root() / FILE_NAME)
     for problem, uses in public.items():
-        seen, later = (sorted(_check_uses(each, rules)) for each in (uses, hidden[problem]))
+        # A use has no place where the submission has no such line.
+        seen, later = (
+            sorted(use if use.source else Use("", 0, use.function) for use in each if use.function in rules.names)
+            for each in (uses, hidden[problem])
+        )
         works: dict[str, tuple[str, ...]] = {}
         for use in seen:
             shown = works.get(rules.name_work(use.function), ())
@@ -220,17 +220,9 @@ def judge(public: Uses, hidden: Uses) -> dict[str, dict[str, tuple[str, ...]]]:
     return judged
 
 
-def _check_uses(uses: Collection[Use], rules: Forbidden) -> Iterator[Use]:
-    """Those of functions that are forbidden; without a place where the submission has no such line."""
-    for use in uses:
-        if use.function in rules.names:
-            yield use if use.source else Use("", 0, use.function)
-
-
 def find_tests(graded: GradedSuite, name: str) -> list[Test]:
     """The test, or those of the test function, that is called `name`; click.UsageError if no test is."""
-    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
-    if not tests:
+    if not (tests := [test for test in graded.suite.tests if name in (test.name, test.function)]):
         names = sorted({each for test in graded.suite.tests for each in (test.name, test.function)})
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"

@@ -116,10 +116,9 @@ def fill_class_page(
     ungraded: Sequence[str],
 ) -> str:
     """The page for staff; `ungraded` are the students of the roster who have no grade."""
-    ran = [entry for entry in entries if not entry.grading.notes.refused]
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
-        next=teach_next(deductions, ran),
+        next=teach_next(deductions, [entry for entry in entries if not entry.grading.notes.refused]),
         entries=entries,
         problems=problems,
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),

@@ -144,8 +144,7 @@ Published = Mapping[str, tuple[Mapping[str, str], GradedAttempt | None]]
 
 
 def _read_published(results: Results) -> Published:
-    path = results.folder / "grades.csv"
-    if not path.exists():
+    if not (path := results.folder / "grades.csv").exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
     counted = grades(results.gradebook, results.course)
     outcomes = results.gradebook.outcomes

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from whichline.engine.assignment import Problem
 from whichline_grader.grading.deductions import Deduction, Kind, divide_deductions, is_unwritten
-from whichline_grader.grading.final_grades import Grade, account_for
+from whichline_grader.grading.final_grades import Grade
 from whichline_grader.grading.graded import Grading
 from whichline_grader.sandbox.printable import printable
 
@@ -43,7 +43,19 @@ class Report:
 
     @property
     def account(self) -> list[tuple[str, str]]:
-        return account_for(self.grades)
+        """Give what lateness costs, and the grade: in words and in points; by name where members of a group differ."""
+        alike: dict[tuple[str, float, str], list[Grade]] = {}
+        for each in self.grades:
+            alike.setdefault((each.lateness, each.penalty, each.instead), []).append(each)
+        lines = []
+        for (lateness, penalty, instead), together in alike.items():
+            who = " and ".join(each.student.name or each.student.key for each in together)
+            who, grade = f" of {who}" if len(alike) > 1 else "", together[0]
+            if lateness:
+                lines.append((f"Lateness{who}: {lateness}", f"{0 - penalty:.2f}"))
+            counts = f", if {instead} did not count" if instead else ""
+            lines.append((f"Grade{who}{counts}", f"{grade.points:.2f} / {grade.grading.maximum:g}"))
+        return lines
 
     @cached_property
     def rows(self) -> list[Row]:

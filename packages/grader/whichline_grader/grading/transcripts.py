@@ -16,7 +16,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import in_dtype
+from whichline.engine.compare import in_dtype, is_float
 from whichline.engine.errors import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
@@ -66,8 +66,7 @@ def compute_right_reply(
     with torch.set_grad_enabled(grad_enabled):
         value = encode(apply(right, [wide[id(each)] for each in arguments], names), outputs)
     tensors = [each for each in wide.values() if isinstance(each, Tensor)]
-    dtypes = (each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
-    dtype = next(dtypes, torch.get_default_dtype())
+    dtype = next((each.dtype for each in arguments if is_float(each)), torch.get_default_dtype())
     rounded = [in_dtype(output.detach(), dtype) for output in outputs]
     differentiable = [output.requires_grad for output in outputs]
     reply = Reply(value=value, outputs=rounded, differentiable=differentiable, changed=[None] * len(tensors))
@@ -210,9 +209,7 @@ def _round_otherwise(x: Tensor) -> Tensor:
 
 def _widen(value: object) -> object:
     """In float64, as the references want it."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return value
-    return value.detach().double().requires_grad_(value.requires_grad)
+    return value.detach().double().requires_grad_(value.requires_grad) if is_float(value) else value
 
 
 class Provenance(NamedTuple):

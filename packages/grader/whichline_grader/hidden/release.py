@@ -59,8 +59,7 @@ def load_release() -> Release:
 
     AssignmentError if the secret is missing, or `course.toml` has errors.
     """
-    course = load_course_folder()
-    if course.place is None:
+    if (course := load_course_folder()).place is None:
         return REHEARSAL
     path, todo = course.place / SECRET, "restore it from your backup"
     if not path.is_file():

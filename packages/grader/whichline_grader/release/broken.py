@@ -172,7 +172,6 @@ def describe_outcomes(outcomes: Sequence[tuple[Mistake, str]]) -> Iterator[str]:
     """A table of what became of some mistakes, and the mistakes whose line is not told."""
     width = len(str(len(outcomes)))
     for outcome in OUTCOMES:
-        those = [mistake for mistake, each in outcomes if each == outcome]
-        if those:
+        if those := [mistake for mistake, each in outcomes if each == outcome]:
             yield f"{len(those):{width}} of {len(outcomes)} {outcome}"
             yield from (f"  {each}" for each in those if outcome not in (AT, CLOSE))

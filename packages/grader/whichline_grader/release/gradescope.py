@@ -139,8 +139,7 @@ def main(autograder: Path) -> int:
         from whichline_grader.grading.batch import grade  # imports torch
 
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
-        faults = [*done.faults.values(), *done.unreported.values()]
-        if not faults:
+        if not (faults := [*done.faults.values(), *done.unreported.values()]):
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
             if (answers := Path(folder, ANSWERS)).exists():
                 shutil.copytree(answers, autograder / "results" / ANSWERS, dirs_exist_ok=True)

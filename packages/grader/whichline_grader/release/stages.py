@@ -42,13 +42,12 @@ class Stage:
     def check(self, work: Callable[[T], Iterable[str]], items: Sequence[T]) -> None:
         """Do the work for each item in the same way, and record what it says is wrong."""
         for errors in self.map(lambda item: list(work(item)), items):
-            for error in errors:
-                self.error(error)
+            self.error(*errors)
 
-    def error(self, text: str) -> None:
-        if self.is_first and not self.errors:
-            self.console.print(Text(f"   first error: {text}", "red"))
-        self.errors.append(text)
+    def error(self, *texts: str) -> None:
+        if self.is_first and not self.errors and texts:
+            self.console.print(Text(f"   first error: {texts[0]}", "red"))
+        self.errors += texts
 
     def __str__(self) -> str:
         return f"{self.done} of {self.total}, {count(self.errors)}" if self.total else count(self.errors)

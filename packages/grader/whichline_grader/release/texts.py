@@ -65,8 +65,7 @@ def _write_line(line: str, linked: dict[str, list[str]], problems: dict[str, Pro
     ids = (linked.get(listed[1], []) if listed[1] else [listed[2]]) if listed else []
     if _are_all_in(gone, ids) or _are_all_in(gone, line.split()[:1]):
         return ""
-    named = [problems[id] for id in ids or STATED.findall(line) if id in problems]
-    if not named:
+    if not (named := [problems[id] for id in ids or STATED.findall(line) if id in problems]):
         return line
     points, bonus = " + ".join(f"{problem.points:g}" for problem in named), any(problem.bonus for problem in named)
     line = IN_BRACKETS.sub(f"({'bonus, ' * bonus}{points} point{'s' * (points != '1')})", line)

@@ -58,6 +58,9 @@ class StoredCases:
         """Recompute them; say what is not what the references give, one line each."""
         return list(check_fixtures(self.folder, self.specs, self.seed_of, self.only))
 
+    def compare(self, stage: Stage) -> None:
+        stage.error(*self.check())
+
     def write(self) -> None:
         total = len(self.only or self.specs)
         with click.progressbar(length=total, label=f"{self.suite} cases") as bar:
@@ -102,7 +105,7 @@ def verify(problem: str | None, breaks: int, seed: int, write: bool) -> None:
         return
     stages = Stages(Console())
     for stored in stored_cases(root, problem):
-        stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
+        stages.run(f"The {stored.suite} cases are what the references give", stored.compare)
     suite = stages.run("Both suites load", lambda stage: load_solved_suite(root, problem))
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
@@ -148,11 +151,6 @@ def grade_solution(root: Path, problems: Collection[str], stage: Stage) -> None:
         stage.error(f"the solution of {problem} uses what is forbidden: {'; '.join(lines)}")
 
 
-def _compare(stored: StoredCases, stage: Stage) -> None:
-    for complaint in stored.check():
-        stage.error(complaint)
-
-
 def load_solved_suite(root: Path, problem: str | None = None) -> Suite:
     """The public and the hidden suite, or a problem of them, to be run in this process on adapters that staff wrote."""
     suite = replace(load_both_suites(root), remote=False)
@@ -187,8 +185,7 @@ def verify_handout(root: Path, stage: Stage) -> None:
     try:
         make_handout(root, version="0")
     except CourseworkError as error:
-        for line in str(error).splitlines():
-            stage.error(line)
+        stage.error(*str(error).splitlines())
 
 
 def check_second_opinion(root: Path, problem: str) -> Iterator[str]:
@@ -214,8 +211,7 @@ def verify_references(root: Path, problems: Collection[str], stage: Stage) -> No
 
 def check_reference(fixtures: Path, references: dict[str, Reference], headings: list[str], name: str) -> Iterator[str]:
     """What is observed on a stored case must be float64, end in the answer, and have its sections in the handout."""
-    case = load_case(fixtures, name)
-    if case.call not in references:
+    if (case := load_case(fixtures, name)).call not in references:
         return
     taken = references[case.call].compute_checkpoints(case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:

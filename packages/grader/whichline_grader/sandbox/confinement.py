@@ -155,10 +155,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         os.set_blocking(stdout, False)
         os.set_blocking(stderr, False)
         wanted = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes, "modules": modules}).encode()
-        theirs = [their_channel.fileno(), their_stdout, their_stderr]
         try:
             try:
-                socket.send_fds(self._control, [wanted], theirs)
+                socket.send_fds(self._control, [wanted], [their_channel.fileno(), their_stdout, their_stderr])
             finally:
                 their_channel.close()
                 os.close(their_stdout)

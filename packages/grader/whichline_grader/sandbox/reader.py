@@ -139,9 +139,8 @@ def _answer_and_exit(pipe: int, path: Path, files: Mapping[str, Path] | None, se
         if seccomp:
             readable = [path, *(files or {}).values(), get_root(), Path(sysconfig.get_path("stdlib"))]
             confine([str(each) for each in readable if each.exists()], seccomp)
-        answer = _read(path, files)
         with open(pipe, "wb", closefd=False) as file:
-            file.write(answer)
+            file.write(_read(path, files))
         status = 0
     finally:
         os._exit(status)

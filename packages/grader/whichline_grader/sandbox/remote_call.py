@@ -22,8 +22,7 @@ class Earlier(NamedTuple):
 
     def find(self, values: Sequence[object]) -> object:
         """Look the entry up; raises LookupError if the answer lacks it."""
-        value = values[self.remote_call]
-        if not isinstance(value, list):
+        if not isinstance(value := values[self.remote_call], list):
             raise LookupError(f"the answer to question {self.remote_call} is not a list")
         return value[self.entry]
 

@@ -164,8 +164,7 @@ def _decode_tensors(header: dict[str, Any], key: str, tensors: list[Tensor], cou
 
 
 def _expect_items(value: object, what: str, most: int) -> list[Any]:
-    items = expect(list, value, f"a list of {what}")
-    if len(items) > most:
+    if len(items := expect(list, value, f"a list of {what}")) > most:
         raise FrameError(f"expected at most {most} {what}, got {len(items)}")
     return items
 
