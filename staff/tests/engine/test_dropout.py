@@ -70,9 +70,8 @@ def test_what_is_wrong_is_said(case: Case, wrong, message: str) -> None:
 
 
 def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case) -> None:
-    said = []
-    for wrong, _ in (WRONG[name] for name in ("not rescaled", "divides by p", "renormalised", "the others")):
-        said.append(refuse(case, wrong(case.expected["matrix of weights"].float(), case.V)).kind)
+    wrongs = (WRONG[name][0] for name in ("not rescaled", "divides by p", "renormalised", "the others"))
+    said = [refuse(case, wrong(case.expected["matrix of weights"].float(), case.V)).kind for wrong in wrongs]
     factor = "the weights that are kept should be multiplied by 1 / (1 - 0.25) = 1.333"
     assert said == [factor] * 3 + ["the share of the weights that is dropped is not 25%"]
 
