@@ -86,9 +86,8 @@ def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | 
 
 
 def _is_wrong(came: dict[str, Tensor], steps: PlainCheckpoints, parts: Parts) -> bool:
-    if [*came] != [*steps.outputs]:
-        return True
-    return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
+    right = steps.outputs
+    return [*came] != [*right] or not all(is_right(came[name], x, parts) for name, x in right.items())
 
 
 def describe_right(watching: Watching) -> str:
