@@ -74,7 +74,7 @@ class Watching:
             self.wrong.append(self._make_case(paired, parts))
 
     def _make_case(self, paired: Paired, parts: Parts) -> Case:
-        return Case(f"call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
+        return Case(f"Call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
 
 
 def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | bytes]) -> str:
