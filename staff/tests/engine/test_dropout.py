@@ -91,8 +91,7 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
-    output, weights = RIGHT[MODULE](**case.inputs)
-    assert message in str(refuse(case, change(output, weights)))
+    assert message in str(refuse(case, change(*RIGHT[MODULE](**case.inputs))))
 
 
 def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> None:
