@@ -120,8 +120,7 @@ def set_beside_pytorch(call: Case, cotangent: Tensor | None = None) -> Case:
     expected = {"answer": answer.detach()}
     if cotangent is not None:
         loss = (answer * cotangent).sum()  # given a gradient, autograd imports sympy, which takes half a second
-        gradients = torch.autograd.grad(loss, leaves)
-        expected |= {GRADIENT + name: x for name, x in zip("QKV", gradients, strict=True)}
+        expected |= {GRADIENT + name: x for name, x in zip("QKV", torch.autograd.grad(loss, leaves), strict=True)}
     return replace(call, cotangent=cotangent, expected=expected)
 
 

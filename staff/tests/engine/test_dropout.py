@@ -70,9 +70,8 @@ def test_what_is_wrong_is_said(case: Case, wrong, message: str) -> None:
 
 
 def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case) -> None:
-    said = []
-    for wrong, _ in (WRONG[name] for name in ("not rescaled", "divides by p", "renormalised", "the others")):
-        said.append(refuse(case, wrong(case.expected["matrix of weights"].float(), case.V)).kind)
+    wrongs = (WRONG[name][0] for name in ("not rescaled", "divides by p", "renormalised", "the others"))
+    said = [refuse(case, wrong(case.expected["matrix of weights"].float(), case.V)).kind for wrong in wrongs]
     factor = "the weights that are kept should be multiplied by 1 / (1 - 0.25) = 1.333"
     assert said == [factor] * 3 + ["the share of the weights that is dropped is not 25%"]
 
@@ -92,8 +91,7 @@ def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
-    output, weights = RIGHT[MODULE](**case.inputs)
-    assert message in str(refuse(case, change(output, weights)))
+    assert message in str(refuse(case, change(*RIGHT[MODULE](**case.inputs))))
 
 
 def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> None:

@@ -130,7 +130,6 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     ]
     titles = [line.strip("= ") for line in short if line.startswith("==")]
     assert titles == ["What your code does: scaled_dot_product_attention"]
-    assert "With √d_k here, all 33 failing tests pass." in short
     assert "It also explains failing tests of 5 other problems." in short
     *_, place, case = short
     assert re.sub(r":\d+", ":N", place) == f"Now open:  {FUNCTIONAL}:N"
@@ -162,8 +161,7 @@ def test_what_a_compiler_would_take_stays_as_it_is(student: Student) -> None:
 def test_a_mistake_is_told_where_adapters_import_at_their_top(student: Student) -> None:
     """Such functions are there before the tests run; elsewhere an adapter imports what it calls when it is called."""
     line = "from cs336_basics.nn.functional import scaled_dot_product_attention\n"
-    adapters = (student.folder / "adapters.py").read_text()
-    (student.folder / "adapters.py").write_text(adapters.replace("import torch\n", f"import torch\n{line}", 1))
+    student.replace("adapters.py", "import torch\n", f"import torch\n{line}")
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     assert "Expected √d_k; found d_k." in failures(student, "-k", "3d-no-mask")
 

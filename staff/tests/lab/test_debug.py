@@ -239,8 +239,7 @@ def test_where_nan_or_infinity_first_appears(lab: Lab) -> None:
 def test_inputs_that_are_not_finite(lab: Lab, name: str) -> None:
     x = torch.ones(2, 3, 4)
     x[1, 2, 0], x[1, 2, 1] = torch.nan, torch.inf
-    ones = {other: torch.ones(2, 3, 4) for other in "QKV"}
-    report = words(lab, saved(**ones | {name: x}))
+    report = words(lab, saved(**{other: torch.ones(2, 3, 4) for other in "QKV"} | {name: x}))
     assert f"{name} (2, 3, 4) float32, 1 NaN and 1 infinite, first at [1, 2, 0]; else from 1 to 1" in report
     assert f"Look at what made {name}: with NaN or infinity in it, attention has no right answer." in report
 

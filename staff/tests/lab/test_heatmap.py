@@ -80,8 +80,7 @@ def test_help_imports_nothing_heavy_and_fits_80_columns() -> None:
 
 def test_a_text_on_another(tmp_path: Path) -> None:
     shown = heatmap(WEIGHTS.clone().requires_grad_(), "le chat", "the cat sat", values=True)
-    rows = rows_of(repr(shown))
-    assert rows[2:5] == ["0 le 70 20 10", "1 chat 0 50 50", "columns: 0 the, 1 cat, 2 sat"]
+    assert rows_of(repr(shown))[2:5] == ["0 le 70 20 10", "1 chat 0 50 50", "columns: 0 the, 1 cat, 2 sat"]
     assert shown._repr_png_().startswith(b"\x89PNG")
     shown.save(tmp_path / "map.png")
     height, width, _ = imread(tmp_path / "map.png").shape
@@ -135,17 +134,16 @@ def test_a_long_text_is_for_a_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "names", "message"),
+    ("weights", "named", "message"),
     [
-        (WEIGHTS, ("a b",), "weights are for 3 keys, and there are 2 tokens to name them"),
-        (WEIGHTS, ("a", "c d e"), "weights are for 2 queries, and there are 1 tokens to name them"),
-        (torch.ones(3), (), "weights have the shape (3,), expected (queries, keys) or (heads, queries, keys)"),
-        (torch.ones(2, 1, 3, 3), (), "weights have the shape (2, 1, 3, 3), expected (queries, keys) or (heads"),
+        (WEIGHTS, {"queries": "a b"}, "weights are for 3 keys, and there are 2 tokens to name them"),
+        (WEIGHTS, {"queries": "a", "keys": "c d e"}, "weights are for 2 queries, and there are 1 tokens to name them"),
+        (torch.ones(3), {}, "weights have the shape (3,), expected (queries, keys) or (heads, queries, keys)"),
+        (torch.ones(2, 1, 3, 3), {}, "weights have the shape (2, 1, 3, 3), expected (queries, keys) or (heads"),
+        ([WEIGHTS, WEIGHTS], {"titles": ["one"]}, "there are 1 titles for 2 maps"),
     ],
 )
-def test_weights_that_do_not_fit(weights: Any, names: tuple, message: str) -> None:
+def test_weights_that_do_not_fit(weights: Any, named: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as raised:
-        heatmap(weights, *names)
+        heatmap(weights, **named)
     assert raised.value.message.startswith(message)
-    with pytest.raises(BadInput, match="there are 1 titles for 2 maps"):
-        heatmap([WEIGHTS, WEIGHTS], titles=["one"])

@@ -428,12 +428,10 @@ def test_a_search_that_ends_early_says_so(example: Path) -> None:
     [("code_", "solutoin", "reference solutoin cannot be found"), ("cod", "solution", "tests import nothing of cod")],
 )
 def test_a_name_that_is_not_there_is_told(tmp_path: Path, code: str, reference: str, said: str) -> None:
-    table = f'[tool.whichline]\ncode = ["{code}"]\nreference = "{reference}"\n[tool.pytest.ini_options]\n'
-    (tmp_path / "pyproject.toml").write_text(table)
-    (tmp_path / "code_.py").write_text("def double(x):\n    return x\n")
-    (tmp_path / "solution.py").write_text("def double(x):\n    return 2 * x\n")
-    (tmp_path / "test_it.py").write_text("import code_\n\n\ndef test_it():\n    assert code_.double(1) == 2\n")
-    assert said in run_pytest(tmp_path)
+    table = TABLE.replace("code_", code).replace("solution", reference)
+    right = "def double(x):\n    return 2 * x\n"
+    test = "import code_\n\n\ndef test_it():\n    assert code_.double(1) == 2\n"
+    assert said in run_suite(tmp_path, table, right.replace("2 * ", ""), right, test)["test_it"]
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def _render_next_step(result: Score, run: Run, root: Path, everything: bool) -> 
     if not result.explanations:
         yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
         yield Lines(failure.details, "", "    ")
-    yield from _list_findings(result.first_explanations)
+    yield Lines(join_findings(result.first_explanations), "bold", "  ")
     if not everything:
         later = (each for each in result.explanations if each not in result.first_explanations)
         yield Lines(name_places(later), "", "  ")
@@ -239,8 +239,4 @@ def _render_explained(scores: list[Score], told: Sequence[Finding]) -> Iterable[
     for result in scores:
         if left := [each for each in result.explanations if each not in told]:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
-            yield from _list_findings(left)
-
-
-def _list_findings(findings: Iterable[Finding]) -> Iterable[RenderableType]:
-    yield Lines(join_findings(findings), "bold", "  ")
+            yield Lines(join_findings(left), "bold", "  ")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -190,7 +190,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
     heard: SimpleQueue[tuple[int, events.Event]] = SimpleQueue()
     run, runner = Run(1), Spares(root, heard.put, spare=False, how=how)
     is_shown = False
-    try:
+    with closing(runner), suppress(KeyboardInterrupt):
         runner.start(1, problems, most)
         with console.status(run.progress) as status:
             while run.status is None:
@@ -200,10 +200,6 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
                 if (run.running or 0) >= LONG and not is_shown:
                     is_shown = True
                     console.print(Text(describe_time_limit(run.current_test, run.running or 0, run.line)))
-    except KeyboardInterrupt:
-        pass
-    finally:
-        runner.close()
     return run
 
 

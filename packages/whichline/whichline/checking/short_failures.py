@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from textwrap import shorten
 
 import pytest
@@ -49,7 +48,9 @@ class ShortFailures:
             left_out = {id for id, (test, _) in self.failures.items() if test.name not in shown}
             terminalreporter.stats["failed"] = [each for each in self.reports if each.nodeid not in left_out]
         warned = terminalreporter.stats.pop("warnings", []) if is_short(config) else []
-        for line in dict.fromkeys(_shorten_warning(each.message, config.rootpath) for each in warned):
+        # The position of a warning and the beginning of its text, without the line of code.
+        texts = (each.message.partition("\n")[0].replace(f"{config.rootpath}{os.sep}", "") for each in warned)
+        for line in dict.fromkeys(shorten(text, LONGEST_WARNING, placeholder=" …") for text in texts):
             terminalreporter.ensure_newline()
             terminalreporter.line("\n".join(wrap_lines([line], WIDTH)), yellow=True)
         yield
@@ -90,11 +91,6 @@ class ShortFailures:
                 by_problem.setdefault(result.problem, []).append(test)
         for tests in by_problem.values():
             yield min(tests, key=count_numbers).name
-
-
-def _shorten_warning(message: str, root: Path) -> str:
-    """The position of a warning and the beginning of its text, without the line of code."""
-    return shorten(message.partition("\n")[0].replace(f"{root}{os.sep}", ""), LONGEST_WARNING, placeholder=" …")
 
 
 def is_short(config: pytest.Config) -> bool:

@@ -33,7 +33,6 @@ class Text:
         return "\n".join(printed)
 
     def toterminal(self, tw: Any) -> None:
-        """Print it to pytest's terminal."""
         for line in wrap_lines([self.headline], WIDTH):
             tw.line(line.strip(), red=True, bold=True)
         for line in wrap_lines(self.details, WIDTH, "  "):

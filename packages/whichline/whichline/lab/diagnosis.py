@@ -34,9 +34,8 @@ class Diagnosis(NamedTuple):
     def describe(self) -> Iterator[RenderableType]:
         """Describe the first failure, then the rest of the findings; without findings, show the smallest wrong row."""
         first = self.wrong[0]
-        on_paper = ("Nothing was found that explains it.", *first.on_paper)
-        if self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN):
-            on_paper = ()
+        is_told = self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN)
+        on_paper = () if is_told else ("Nothing was found that explains it.", *first.on_paper)
         yield Lines([first.headline], "bold red")
         yield Lines([*first.details, *on_paper], margin="  ")
         shown = {line.strip() for line in (first.headline, *first.details)}
@@ -63,9 +62,8 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
         return Test(name, check, ("", 0), stored=lambda: case, problem=references[case.call].problem)
 
     references = find_references()
-    problem = references[cases[0].call].problem
     # Calls of earlier problems show which functions do their work. Functions from a notebook have no such calls.
-    earlier = list_earlier(student.root, problem) if student.own is None else []
+    earlier = list_earlier(student.root, references[cases[0].call].problem) if student.own is None else []
     lessons = [make_test(case, f"{case.call}[{case.name}]") for case in earlier]
     tests = [make_test(case, case.name) for case in cases]
     problems = load_problems(student.root) if student.own is None else {}

@@ -255,10 +255,10 @@ class Diagnosis:
 
     def _describe_call(self, case: Case, error: BaseException | None) -> str:
         right, _ = self.suite.functions.paired[case.call].reference
-        of_reference, call = f"{right}.{case.call.rpartition('.')[2]}", f"{case.name[0].upper()}{case.name[1:]}"
+        of_reference = f"{right}.{case.call.rpartition('.')[2]}"
         if error and not isinstance(error, WrongAnswer):
-            return f"{call} raises, and {of_reference} does not."
-        return f"{call} does not return what {of_reference} returns."
+            return f"{case.name} raises, and {of_reference} does not."
+        return f"{case.name} does not return what {of_reference} returns."
 
     def _repair_call(
         self,
@@ -315,12 +315,12 @@ class Diagnosis:
         written = (each for each in trace.places if each.in_place)
         changing = [each for each in written if any(is_one(one, x) for one in trace.objects[each] for x in given)]
         place = [show_place(each.file, each.function, each.node, self.suite.root) for each in changing[:1]]
-        said = f"{case.name[0].upper()}{case.name[1:]} changes {name}, which the reference leaves as it is."
+        said = f"{case.name} changes {name}, which the reference leaves as it is."
         return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]
 
     def _find_text(self, test: str, case: Case, words: str) -> list[Finding]:
         """Report a call that returns another text, with the line that returns it."""
-        said = (f"{case.name[0].upper()}{case.name[1:]} gives {words}.",)
+        said = (f"{case.name} gives {words}.",)
         return [Finding(case.call, f"{case.call}-text", said, tests=(test,), **self._find_return(case))]
 
     def _find_raised(self, test: str, error: BaseException) -> list[Finding]:

@@ -147,7 +147,6 @@ class Follower:
         return lines[-1] if lines else "it printed nothing"
 
     def stop(self) -> None:
-        """End the process."""
         if self.process:
             self.process.kill()
             self.process.wait()

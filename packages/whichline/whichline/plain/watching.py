@@ -74,7 +74,7 @@ class Watching:
             self.wrong.append(self._make_case(paired, parts))
 
     def _make_case(self, paired: Paired, parts: Parts) -> Case:
-        return Case(f"call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
+        return Case(f"Call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
 
 
 def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | bytes]) -> str:
@@ -86,9 +86,8 @@ def _describe_texts(ours: Mapping[str, str | bytes], theirs: Mapping[str, str | 
 
 
 def _is_wrong(came: dict[str, Tensor], steps: PlainCheckpoints, parts: Parts) -> bool:
-    if [*came] != [*steps.outputs]:
-        return True
-    return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
+    right = steps.outputs
+    return [*came] != [*right] or not all(is_right(came[name], x, parts) for name, x in right.items())
 
 
 def describe_right(watching: Watching) -> str:

@@ -48,10 +48,8 @@ class Forbidden:
         layers = self._find_classes(nn.Module, nn, "torch.nn.")
         layers |= self._find_classes(nn.Module, einops.layers.torch, "einops.layers.torch.")
         found: dict[str, tuple[type, str]] = {name: (layer, "forward") for name, layer in layers.items()}
-        for name, transform in self._find_classes(transforms.Transform, transforms, "torch.distributions.").items():
-            if self.find_problem(name):
-                found[name] = (transform, "_call")
-        return found
+        changing = self._find_classes(transforms.Transform, transforms, "torch.distributions.")
+        return found | {name: (each, "_call") for name, each in changing.items() if self.find_problem(name)}
 
     @cached_property
     def functions(self) -> dict[str, Function]:

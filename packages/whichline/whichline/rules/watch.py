@@ -82,9 +82,7 @@ class Watch:
         places: list[dict[Any, Any]] = [*global_decomposition_table.values()]
         places += [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] == "torch"]
         for place in places:
-            for name, value in list(place.items()):
-                if id(value) in watched:
-                    place[name] = watched[id(value)]
+            place.update({name: watched[id(value)] for name, value in place.items() if id(value) in watched})
         for name, function in self.rules.functions.items():
             if name.startswith("torch.Tensor."):
                 setattr(Tensor, function.__name__, watched[id(function)])
