@@ -104,9 +104,11 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
         if simpler and not case.patch:  # the finding is about an unread argument
             simpler = replace(simpler, said=found[0].said)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
-            found, case.patch = [simpler], {}
-        elif numbers.first:
-            found = [*found[:1], *(_find_beside(case, case.numbers, found[0], numbers.first) or found[1:])]
+            case.patch = {}
+            return [simpler]
+        for first, finding in zip(numbers.first, numbers.first_finding, strict=True):
+            if second := _find_beside(case, case.numbers, finding, first.patch):
+                return [finding, *second]
     return found
 
 

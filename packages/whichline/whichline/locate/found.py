@@ -11,7 +11,7 @@ from torch import Tensor
 from whichline.engine.compare import WrongAnswer
 from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
-from whichline.locate.options import Option, Options, find_counterparts, find_what_is
+from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
 from whichline.locate.values import is_equal, is_mask, share_numbers
@@ -118,6 +118,18 @@ def _list_doubtful(found: Found) -> list[Expression]:
     return [] if found.difference.is_simple or (is_first and found.is_clean) else [*found.patch]
 
 
+def list_wrong_masks(found: Sequence[Found]) -> list[Found]:
+    """List the masks that differ in a simple manner among the operands of a value that does not."""
+    trace, masks = found[-1].trace, list[Found]()
+    for operand in trace.list_operands(found[-1].place) if not found[-1].difference.is_simple else ():
+        if trace.is_mask(operand) and not trace.match(operand):
+            origin = trace.find_origin(operand)
+            options = ({origin: option} for option in list_options(trace, origin))
+            differences = ((each, compare(trace, each)) for each in options)
+            masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
+    return masks
+
+
 def _passes_lambda(place: Expression) -> bool:
     return isinstance(place.node, ast.Call) and any(isinstance(each, ast.Lambda) for each in place.node.args)
 
@@ -187,10 +199,9 @@ def judge(before: Trace, divergence: Expression, change: Options, then: Trace) -
 
 
 def count_newly_right(before: Trace, then: Trace, change: Options) -> int:
-    """Count the later checkpoints that are right only with a replacement; from what it puts in, earlier ones follow."""
-    put = {name for option in change.values() for name in option.names}
-    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
-    matches = filter(None, (then.match(place) for place in wrong if not before.match(place)))
-    right = {name for match in matches for name in match.names} - put
-    last = max((before.steps[name].order for name in put if name in before.steps), default=-1)
-    return len([name for name in right if name not in before.steps or before.steps[name].order > last])
+    """Count the checkpoints that only a replacement makes right somewhere, without those that it puts in itself."""
+    computed = [each for each in before.places if isinstance(each.node, ast.Call | ast.BinOp)]
+    wrong = [place for place in computed if place not in change and not before.match(place)]
+    known = {name for option in change.values() for name in option.names}
+    known |= {name for place in before.places if (match := before.match(place)) for name in match.names}
+    return len({name for place in wrong if (match := then.match(place)) for name in match.names} - known)

@@ -18,7 +18,15 @@ from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
-from whichline.locate.found import Found, describe_correction, join_patches, list_doubtful, move_to_origin, place_in
+from whichline.locate.found import (
+    Found,
+    describe_correction,
+    join_patches,
+    list_doubtful,
+    list_wrong_masks,
+    move_to_origin,
+    place_in,
+)
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
@@ -45,7 +53,8 @@ class Numbers(NamedTuple):
     findings: Sequence[Finding] = ()
     patch: Options = MappingProxyType({})  # the replacements
     doubtful: Sequence[Expression] = ()  # where else the mistakes may be
-    first: Options = MappingProxyType({})  # the first of two replacements, if only the second one is doubtful
+    first: Sequence[Found] = ()  # what may be the first of two mistakes, if the second one is doubtful
+    first_finding: Sequence[Finding] = ()  # about that
 
 
 def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> Numbers:
@@ -73,7 +82,8 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     is_half = 2 * len(explained) >= len(failing)
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
-    return Numbers(findings, patch, doubtful, found[0].patch if is_first_plain else {})
+    first = [*found[:is_first_plain], *list_wrong_masks(found)[:1]]
+    return Numbers(findings, patch, doubtful, first, [_report(each, runner, explained, "") for each in first])
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:

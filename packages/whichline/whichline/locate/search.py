@@ -335,7 +335,8 @@ class Search:
                     continue
                 trace, last = self.find_trace(next(iter(patch))), others[-1]
                 first = self._find_shown_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
-                if not newly_right and (first.difference.is_extra or not first.difference.is_simple):
+                is_extra = first.difference.is_extra and newly_right < MIN_NEWLY_RIGHT
+                if is_extra or not (newly_right or first.difference.is_simple):
                     continue
                 beside = self._restrict(last).add(join_patches(others))
                 if is_by_chance(beside, trace, patch):
