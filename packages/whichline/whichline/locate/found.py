@@ -1,6 +1,7 @@
 """What replacements do, the proved ones, and which of several explain the most."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,7 +15,10 @@ from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import is_equal, is_mask, share_numbers
+from whichline.locate.values import as_value, find_layout, is_equal, is_mask, share_numbers
+
+# Differences that are the same in all rows of a table.
+OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,9 @@ class Found:
     explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
     is_clean: bool = True  # whether everything computed later is right, too
     shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
-    origin: Expression | None = None  # the one to show, if the first one only writes its two values another way
+    origin: Expression | None = (
+        None  # the one to show, if the first one only takes rows of it, or writes it another way
+    )
 
     @property
     def place(self) -> Expression:
@@ -39,13 +45,30 @@ class Found:
 
 
 def move_to_origin(found: Found) -> Found:
-    """Move the mark to where the two values of a mask are made, if its expression only writes them another way."""
+    """Move the mark to where a wrong table is made of which rows are taken, or the two values of a mask.
+
+    The expression of a mask may only write these another way.
+    """
     trace, ((place, *others), origin) = found.trace, (found.patch, None)
     step = trace.steps.get(found.option.names[0])
-    is_one = not (others or found.shown) and step is not None and is_mask(step.value.tensor)
-    while is_one and (before := _find_rewritten(trace, origin or place)):
+    if others or found.shown or step is None:
+        return found
+    while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
         origin = before
-    return replace(found, origin=origin)
+    return replace(found, origin=_find_table(trace, place) if OF_TABLES.search(found.difference.words) else origin)
+
+
+def _find_table(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made the unknown table of which an expression takes rows, as `table[positions].to(x.dtype)` does."""
+    value = as_value(trace.values[place][0])
+    converted = [each for each in trace.list_operands(place) if isinstance(trace.values[each][0], Tensor)]
+    same = [each for each in converted if find_layout(as_value(trace.values[each][0]), value) is not None]
+    lookup = trace.find_origin(same[0] if same else place)
+    read = [each for each in trace.list_operands(lookup) if each.node is getattr(lookup.node, "value", None)]
+    match = trace.match(read[0]) if read else None
+    is_right = match is not None and list(match.axes[0] or ()) == sorted(match.axes[0] or ())
+    origin = trace.find_origin(read[0]) if isinstance(lookup.node, ast.Subscript) and read and not is_right else place
+    return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
 
 
 def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
@@ -122,12 +145,17 @@ def list_wrong_masks(found: Sequence[Found]) -> list[Found]:
     """List the masks that differ in a simple manner among the operands of a value that does not."""
     trace, masks = found[-1].trace, list[Found]()
     for operand in trace.list_operands(found[-1].place) if not found[-1].difference.is_simple else ():
-        if trace.is_mask(operand) and not trace.match(operand):
+        if _is_mask(trace, operand) and not trace.match(operand):
             origin = trace.find_origin(operand)
             options = ({origin: option} for option in list_options(trace, origin))
             differences = ((each, compare(trace, each)) for each in options)
             masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
     return masks
+
+
+def _is_mask(trace: Trace, place: Expression) -> bool:
+    """Tell whether an expression holds truth values that are computed from numbers alone."""
+    return trace.is_numeric(place) and getattr(trace.values[place][0], "dtype", None) == torch.bool
 
 
 def _passes_lambda(place: Expression) -> bool:

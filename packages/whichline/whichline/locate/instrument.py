@@ -234,11 +234,11 @@ class _Instrument(ast.NodeTransformer):
         return [new, *(self._look_again(name) for name in names)]
 
     def _visit_lambda(self, node: ast.Assign) -> ast.Assign:
-        """Treat a lambda that a name is given outside functions as a function of that name."""
-        if isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name):
-            self.scope.append(node.targets[0].id)
-            node.value = self.visit(node.value)
-            self.scope.pop()
+        """Treat a lambda that gets a name outside functions as a function of that name; others keep that of Python."""
+        is_named = isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name)
+        self.scope.append(ast.unparse(node.targets[0]) if is_named else "<lambda>")
+        node.value = self.visit(node.value)
+        self.scope.pop()
         return node
 
     def _look_again(self, name: ast.Name) -> ast.stmt:

@@ -36,7 +36,7 @@ from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unused_arguments import find_unread, is_needed
-from whichline.locate.values import is_equal, is_one
+from whichline.locate.values import is_equal, is_mask, is_one
 
 MOST = 2  # places that are reported
 REORDERED = re.compile("the same numbers|in their order")
@@ -215,9 +215,10 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
 
 
 def _describe_rewritten(found: Found, root: Path) -> str:
-    """Name the line that makes a mask of what is marked."""
+    """Name the line that makes a mask of what is marked, or takes rows of it."""
     place = next(iter(found.patch))
-    return f"{_name_line(place, found.place, root)} makes a mask of this: `{_shorten(place)}`. " if found.origin else ""
+    how = "makes a mask of" if is_mask(found.trace.steps[found.option.names[0]].value.tensor) else "takes rows of"
+    return f"{_name_line(place, found.place, root)} {how} this: `{_shorten(place)}`. " if found.origin else ""
 
 
 def _name_line(place: Expression, beside: Expression, root: Path) -> str:
