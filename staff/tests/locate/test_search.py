@@ -2,7 +2,7 @@
 
 import pytest
 
-from staff.tests.locate.conftest import Explain, above
+from staff.tests.locate.conftest import RIGHT, Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, SPLIT, list_marks
 
 ATTENTION = "scaled_dot_product_attention"
@@ -10,6 +10,7 @@ HEADS = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
 CAUSAL = "torch.ones(length, length, dtype=torch.bool).tril()"
 ADDED = "torch.zeros(mask.shape).masked_fill(~mask, -1e9)"
 PROJECTIONS = f"q, k, v = ({SPLIT})"
+TURN = RIGHT[RIGHT.index("        cos, sin = self") : RIGHT.index("\n\ndef run_rope")]
 TABLES = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
 MAPPED = """def one(q, k, v):
         scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
@@ -351,6 +352,21 @@ def scores_of"""
     assert later.is_of_earlier
 
 
+def test_a_wrong_mask_beside_swapped_values_is_the_first_of_two_mistakes(find_alone: Explain) -> None:
+    """The heads' answers in place of what attention returns would make up for both."""
+    swapped, cut = ("q, k, v = (", "q, v, k = ("), (CAUSAL, CAUSAL.replace(".tril()", ".tril(-1)"))
+    first, second = find_alone(MULTIHEAD, swapped, cut)
+    assert list_marks([first, second]) == [cut[1], "q, v, k"]
+    assert second.proof == "With another order here, too, all 22 failing tests pass."
+
+
+def test_one_change_is_marked_in_place_of_two_values(find_alone: Explain) -> None:
+    largest = ("    largest = x.amax(dim,", "    axis = -1\n    largest = x.amax(axis,")
+    (finding,) = find_alone("softmax", largest, ("e.sum(dim,", "e.sum(axis,"))
+    assert list_marks([finding]) == ["-1"]
+    assert finding.proof == "With another name here, all 6 failing tests pass."
+
+
 def test_a_number_next_to_which_others_do_as_well_is_no_second_mistake(find_alone: Explain) -> None:
     """Any step that is longer than the sequence makes up for the rows of the mask that are taken wrongly."""
     rows = """def in_rows(q, k, mask, step=4):
@@ -366,6 +382,25 @@ def run_scaled"""
     called = ("scores_of(Q.to(wide), K.to(wide), mask), -1)", "in_rows(Q.to(wide), K.to(wide), mask), -1)")
     found = find_alone(ATTENTION, ("def run_scaled", rows), called, ("d_k = Q.shape[-1]", "d_k = K.shape[-2]"))
     assert list_marks(found) == ["K.shape[-2]"]
+
+
+def test_a_table_with_wrong_axes_is_marked_where_it_is_made_and_not_where_rows_are_taken(find_alone: Explain) -> None:
+    rows = "torch.stack((cos, -sin), -1), torch.stack((sin, cos), -1)"
+    table = f"        rows = {rows}\n        self.table = torch.stack(rows, -1)\n"
+    turn = """        turn = self.table[positions].to(x.dtype)
+        return (turn @ x.unflatten(-1, (-1, 2)).unsqueeze(-1)).flatten(-3)
+"""
+    kept = (TABLES, f"        cos, sin = angles.cos(), angles.sin()\n{table}")
+    (finding,) = find_alone("rope", kept, (TURN, turn))
+    assert list_marks([finding]) == ["torch.stack(rows, -1)"]
+    assert " takes rows of this: `self.table[positions].to(x.dtype)`. Expected the rotations; " in finding.said[0]
+
+
+def test_a_lambda_in_a_table_of_functions_is_followed(find_alone: Explain) -> None:
+    table = above("def run_softmax", 'STEPS = {"sum": lambda x, dim: x.sum(-1, keepdim=True)}')
+    (finding,) = find_alone("softmax", table, ("e.sum(dim, keepdim=True)", 'STEPS["sum"](e, dim)'))
+    assert list_marks([finding]) == ["x.sum(-1, keepdim=True)"]
+    assert finding.function == "<lambda>"
 
 
 def test_two_mistakes_in_a_table_are_marked_where_it_is_made(find_alone: Explain) -> None:
