@@ -694,6 +694,15 @@ def test_a_context_that_begins_with_nothing_is_marked_at_its_end(find: Explain) 
     assert finding.said[1] == f"`Wide.__enter__` in adapters.py:13 {NO_RETURN}"
 
 
+def test_a_name_that_a_function_keeps_to_itself_is_marked(find: Explain) -> None:
+    scale = "SCALE = None\n\n\ndef make(d_k):\n    SCALE = d_k**-0.5"
+    used = ("    scores = einsum(", "    make(d_k)\n    scores = SCALE[()] * einsum(")
+    (finding,) = find([ATTENTION], above("def scores_of", scale), used)
+    assert finding.code[-2:] == ("    SCALE = d_k**-0.5", "    ^^^^^")
+    sets = "adapters.py:22 sets a `SCALE` of the function's own: without `global SCALE` the other one stays None."
+    assert finding.said[1] == sets
+
+
 def test_an_argument_that_a_call_lacks_is_marked_there(find: Explain) -> None:
     """The values are missing, and the mask comes in their place."""
     used = "    return run_softmax(scores_of(q, k, mask), -1) @ values"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from whichline.engine.compare import add_article, listed
 from whichline.engine.definitions import Definitions
 from whichline.engine.names import compute, find_alike, find_function, get_names, resolve
-from whichline.engine.syntax import find_definition
+from whichline.engine.syntax import find_definition, list_own_nodes
 
 MOST_KEYS = 6  # keys that are listed
 MOST_TEXT = 60  # characters of an expression in a sentence
@@ -68,6 +68,10 @@ class Raised:
         for node, value in self._list_values():
             if value is None and node is not None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
+        if found := self._find_local():
+            at, node = found
+            name = ast.unparse(node)
+            return f"{at} sets a `{name}` of the function's own: without `global {name}` the other one stays None"
         called = self._node.func if isinstance(self._node, ast.Call) else self._node
         return self._definitions.describe_silent(ast.unparse(called))
 
@@ -236,7 +240,21 @@ class Raised:
 
     def find_cause(self) -> tuple[str, ast.AST] | None:
         """Find what to mark in place of the line that raised, and its position: a key, a method, what gives a pair."""
-        return self._find_key() or self._find_method() or self._find_pair()
+        return self._find_key() or self._find_method() or self._find_pair() or self._find_local()
+
+    def _find_local(self) -> tuple[str, ast.Name] | None:
+        """Find where a function gives a name of its own a value that was meant for the global one, which is None."""
+        code = self._calls[-1].tb_frame.f_code
+        here, names = self._definitions.place(code).rpartition(":")[0], {*code.co_names}
+        named = [each for each, value in self._list_values() if value is None and isinstance(each, ast.Name)]
+        wanted = {each.id for each in named if each.id in names}
+        for at, _, function in self._definitions.list_own(ast.FunctionDef):
+            own, file = list_own_nodes(function), at.rpartition(":")[0]
+            stated = {name for each in own if isinstance(each, ast.Global) for name in each.names}
+            sets = [each for each in own if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+            if found := [each for each in sets if file == here and each.id in wanted - stated]:
+                return f"{file}:{found[0].lineno}", found[0]
+        return None
 
     def _find_pair(self) -> tuple[str, ast.AST] | None:
         pairs = [node for node, value in self._list_values() if type(value).__module__ == PAIRS]
