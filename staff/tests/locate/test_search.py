@@ -449,6 +449,7 @@ def test_a_table_of_numbers_is_marked_in_place_of_what_is_computed_from_it(find_
         ("scores.masked_fill(~mask, -1e9)", "scores.masked_fill(~mask, -1e9)"),
         ("torch.where(mask, scores, -1e9)", "torch.where(mask, scores, -1e9)"),
         (f"scores + {ADDED}", ADDED),
+        (f"scores + (lambda mask: {ADDED})(mask).to(scores.dtype)", ADDED),
     ],
 )
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:

@@ -87,7 +87,8 @@ def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Opti
     place, option = next(iter(change.items()))
     known = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
     alike = [(each, match) for each, match in known if match.names == option.names or is_low(trace, each, match)]
-    changes = ({each: replace(option, names=match.names, axes=match.axes[0])} for each, match in alike[::-1])
+    alike.sort(key=lambda pair: (pair[0].is_read, trace.places.index(pair[0])))  # where it is made, before its names
+    changes = ({each: replace(option, names=match.names, axes=match.axes[0])} for each, match in alike)
     return next((each for each in changes if is_known(experiment, each)), None)
 
 
