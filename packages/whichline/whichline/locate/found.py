@@ -31,9 +31,7 @@ class Found:
     explains: tuple[str, ...]  # the failing tests that pass with it, and with what was found before it
     is_clean: bool = True  # whether everything computed later is right, too
     shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
-    origin: Expression | None = (
-        None  # the one to show, if the first one only takes rows of it, or writes it another way
-    )
+    origin: Expression | None = None  # the one to show, if the first one only takes rows of it or rewrites it
 
     @property
     def place(self) -> Expression:
