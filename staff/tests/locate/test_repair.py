@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from staff.tests.locate.conftest import RIGHT, Explain
-from staff.tests.locate.test_calls import list_marks
+from staff.tests.locate.conftest import LINEAR, RIGHT, ROPE, Explain
+from staff.tests.locate.test_calls import MULTIHEAD, list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
 from whichline.locate.instrument import PROBE
 from whichline.locate.mutants import EXCHANGED, Mutable
 
-ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
-PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
@@ -34,7 +32,7 @@ def make_changes(
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
         lambda name, _: [each for each in alike if name in alike and each != name],
-        PARAMETERS,
+        {"solve": ["a", "b", "c"]},
         ["math"],
         lambda _: is_counted,
         lambda _: ["b"],
@@ -240,8 +238,7 @@ def test_the_expression_is_marked_that_one_change_repairs(
     find_alone: Explain, problem: str, edits: list[tuple[str, str]], marked: str, words: str
 ) -> None:
     (finding,) = find_alone(problem, *edits)
-    *_, code, mark = (line for line in finding.code if line.startswith("    "))
-    assert code[mark.index("^") : len(mark)] == marked
+    assert list_marks([finding]) == [marked]
     assert finding.proof.startswith(f"With {words}, ")
     assert " failing test" in finding.proof
 
