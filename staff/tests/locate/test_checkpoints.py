@@ -9,10 +9,9 @@ from whichline.engine.case import list_case_names, load_case
 from whichline.engine.compare import same
 from whichline.locate.checkpoints import list_reached
 
-FOLDERS = (ROOT / "fixtures", ROOT / "staff" / "fixtures")
 CASES = [
     case
-    for folder in FOLDERS
+    for folder in (ROOT / "fixtures", ROOT / "staff" / "fixtures")
     for name in list_case_names(folder, "*/*")
     if (case := load_case(folder, name)).call in REFERENCES and "answer" in case.expected
 ]

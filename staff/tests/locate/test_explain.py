@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from staff.tests.locate.conftest import Explain, marked
-from staff.tests.locate.test_calls import list_marks
+from staff.tests.locate.conftest import ATTENTION, Explain, marked
+from staff.tests.locate.test_calls import LOW, MULTIHEAD, NO_SCALE, list_marks
 from staff.tests.locate.test_repair import ANGLES, POLAR, TURNED
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
@@ -17,9 +17,6 @@ from whichline.locate.explain import describe_errors, explain, find
 from whichline.locate.numbers import find_numbers
 from whichline.locate.source_location import find_same
 
-ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
-NO_SCALE = (" / math.sqrt(d_k)", "")
-LOW = ("-math.inf)\n    return", "-1e9)\n    return")
 RAISES = ("    if mask is not None:\n        scores", "    if True:\n        scores")
 
 MISTAKES = [
@@ -34,19 +31,18 @@ MISTAKES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("of", "selected", "edit", "marked"),
+    ("of", "selected", "edit", "place"),
     [*MISTAKES[:3], *(pytest.param(*each, marks=pytest.mark.nightly) for each in MISTAKES[3:])],
 )
 def test_whatever_was_selected_the_same_place_is_named(
-    program: Callable[..., Suite], of: str, selected: str, edit: tuple[str, str], marked: str
+    program: Callable[..., Suite], of: str, selected: str, edit: tuple[str, str], place: str
 ) -> None:
     """By `pytest -k TEST`, by one test clicked in an editor, and by `check PROBLEM`, as by a run of all tests."""
     suite = program(edit)
     until = list(suite.problems).index(of) + 1
     results = [suite.run(test) for test in suite.tests if test.problem in list(suite.problems)[:until]]
     full = explain(suite, results)
-    _, code, mark = full[0].code
-    assert marked.startswith(code[mark.index("^") : len(mark)].removesuffix(" …"))
+    assert place.startswith(marked(full[0]).removesuffix(" …"))
     named = [each for each in results if each.function == selected]
     assert list_places(explain(suite, named)) == list_places(full)
     assert list_places(explain(suite, [each for each in named if not each.passed][:1])) == list_places(full)

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from staff.tests.locate.conftest import RIGHT, Explain
-from staff.tests.locate.test_calls import list_marks
+from staff.tests.locate.conftest import LINEAR, RIGHT, ROPE, Explain
+from staff.tests.locate.test_calls import MULTIHEAD, list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
 from whichline.locate.instrument import PROBE
 from whichline.locate.mutants import EXCHANGED, Mutable
 
-ROPE, LINEAR, MULTIHEAD = "rope", "linear", "multihead_self_attention"
-PARAMETERS = {"solve": ["a", "b", "c"]}
 SOLVE = "def solve(a, b, c):\n    return a + 10 * b + 100 * c\n"
 
 
@@ -29,12 +27,11 @@ def make_changes(
     masks: Sequence[str] = (),
     unread: Collection[str] = (),
     factors: Sequence[str] = (),
-    products: Sequence[str] = ("3 * (a - 1)",),
 ) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
         lambda name, _: [each for each in alike if name in alike and each != name],
-        PARAMETERS,
+        {"solve": ["a", "b", "c"]},
         ["math"],
         lambda _: is_counted,
         lambda _: ["b"],
@@ -43,7 +40,7 @@ def make_changes(
         ["str"],
         calls,
         unread,
-        [each for text in products if isinstance(each := ast.parse(text, mode="eval").body, ast.BinOp)],
+        [each for each in [ast.parse("3 * (a - 1)", mode="eval").body] if isinstance(each, ast.BinOp)],
         lambda _: factors,
     )
 
@@ -240,8 +237,7 @@ def test_the_expression_is_marked_that_one_change_repairs(
     find_alone: Explain, problem: str, edits: list[tuple[str, str]], marked: str, words: str
 ) -> None:
     (finding,) = find_alone(problem, *edits)
-    *_, code, mark = (line for line in finding.code if line.startswith("    "))
-    assert code[mark.index("^") : len(mark)] == marked
+    assert list_marks([finding]) == [marked]
     assert finding.proof.startswith(f"With {words}, ")
     assert " failing test" in finding.proof
 
@@ -255,8 +251,7 @@ def test_what_the_code_refuses_itself_is_not_repaired(find_alone: Explain) -> No
 
 def test_a_call_that_runs_a_line_proved_wrong_elsewhere_refers_to_it(find: Explain) -> None:
     rows = ("lambda x: rotation(x, positions))", "lambda x: rotation(x.mT.mT.clone(), positions + 0))")
-    found = find([ROPE, MULTIHEAD], ANGLES, (TURNED, POLAR), rows)
-    first, second = (each for each in found if each.problem in (ROPE, MULTIHEAD))
+    first, second = find([ROPE, MULTIHEAD], ANGLES, (TURNED, POLAR), rows)
     assert first.file
     assert not second.file
     assert second.is_of_earlier
