@@ -20,12 +20,9 @@ LOADS = LOAD.format("{'weight': weights}")
 OUTER = "    outer = torch.nn.Module()\n    outer.parts = "
 LENT = "    return torch.func.functional_call(outer, {{'{}.weight': weights}}, in_features)\n"
 SETS, GIVES, MAKE = "        self.weight = ", "        return x @ self.weight.T", "Layer(d_in, d_out)"
-WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()"
 PARAMETER = "        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))\n"
 LARGEST = "largest = x.amax(dim, keepdim=True)\n    largest = torch.where(largest == -math.inf, 0.0, largest)"
 WIDE = "    wide = torch.promote_types(Q.dtype, torch.float32)\n    weights"
-SOFTMAX_OF_TORCH = "\n    torch.nn.functional.softmax(x, axis=dim)"
-DIVIDE = "def divide(a, b):\n    return divide(b, a % b) if b else a.shape"
 AGAIN = "    if x.dtype != torch.float64:\n        return run_softmax(x.float(), dim)\n    largest = x.amax"
 LENGTH, MERGE = "    length = x.shape[-2]\n", 'rearrange(heads, "... h n d -> ... n (h d)")'
 CAUSAL, SCORES = "torch.ones(length, length, dtype=torch.bool).tril()", "    return scores\n"
@@ -150,7 +147,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a function that returns in one branch alone": (
         (SOFTMAX, "`widen` in adapters.py:9 has a `return` only in line 11, and returns None if that does not run."),
-        above("def run_softmax", WIDEN),
+        above("def run_softmax", "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float()"),
         ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = widen(in_features)"),
     ),
     "one layer several times": (
@@ -438,7 +435,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a slice whose ends are fractions": (
         (LINEAR, f"`half` is 5.0 since adapters.py:38, {FRACTION}"),
         *layer(
-            "        return x @ self.weight.T",
+            GIVES,
             "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n"
             "        return x[..., all] @ self.weight.T",
         ),
@@ -544,11 +541,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
     ),
     "a pair": (
-        (
-            SOFTMAX,
-            "`largest` is a pair since adapters.py:11, `x.max(dim)`: take one of `.values` and `.indices`.",
-            "x.max(dim)",
-        ),
+        (SOFTMAX, f"`largest` is a pair since adapters.py:11, `x.max(dim)`{ONE_OF}", "x.max(dim)"),
         ("x.amax(dim, keepdim=True)", "x.max(dim)"),
     ),
     "a method with another name than the abstract one": (
@@ -618,13 +611,13 @@ UNKNOWN: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "a recursion that passes its arguments on in another order": (
         (SOFTMAX, "another order"),
-        above("def run_softmax", DIVIDE),
+        above("def run_softmax", "def divide(a, b):\n    return divide(b, a % b) if b else a.shape"),
         ("e = torch", "divide(4, 6)\n    e = torch"),
     ),
     "a function of torch's with the name of one of the student's": (
         (SOFTMAX, "the definition is"),
         above("def run_softmax", "def softmax(x):\n    return x"),
-        (LARGEST, LARGEST + SOFTMAX_OF_TORCH),
+        (LARGEST, f"{LARGEST}\n    torch.nn.functional.softmax(x, axis=dim)"),
     ),
     "a None in the place of an operand": (
         (ATTENTION, "the call passes"),
