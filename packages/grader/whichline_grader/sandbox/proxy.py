@@ -54,9 +54,8 @@ class Adapters(ModuleType):
         tensors: list[Tensor] = []
         encode(list(arguments), tensors)
         replies: list[Reply] = []
-        asking = [tensor for tensor in tensors if tensor.requires_grad]
         call = RemoteCall(name, arguments, torch.is_grad_enabled(), names=names, seeds=draw_seeds())
-        outputs = _Call.apply(self.respondent, call, replies, *asking)
+        outputs = _Call.apply(self.respondent, call, replies, *(tensor for tensor in tensors if tensor.requires_grad))
         _modify(tensors, replies[0].changed, name)
         value = decode(replies[0].value, list(outputs))
         self.respondent.values.append(value)
