@@ -189,14 +189,12 @@ class MultiHead(nn.Module):
 
 
 def with_weights(d_model, num_heads, wq, wk, wv, wo, args):
-    module = MultiHead(d_model, num_heads, wq.dtype, wq.device)
     named = {"q.weight": wq, "k.weight": wk, "v.weight": wv, "o.weight": wo}
-    return functional_call(module, named, args)
+    return functional_call(MultiHead(d_model, num_heads, wq.dtype, wq.device), named, args)
 
 
 def not_later(n, device):
-    ones = torch.ones(n, n, dtype=torch.bool, device=device)
-    return ones.triu(1).logical_not()
+    return torch.ones(n, n, dtype=torch.bool, device=device).triu(1).logical_not()
 
 
 def run_softmax(in_features, dim):
@@ -208,8 +206,7 @@ def run_scaled_dot_product_attention(Q, K, V, mask=None):
 
 
 def run_linear(d_in, d_out, weights, in_features):
-    layer = Linear(d_in, d_out, weights.device, weights.dtype)
-    return functional_call(layer, {"weight": weights}, (in_features,))
+    return functional_call(Linear(d_in, d_out, weights.device, weights.dtype), {"weight": weights}, (in_features,))
 
 
 def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,

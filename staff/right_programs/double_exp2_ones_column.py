@@ -27,12 +27,8 @@ def products(Q, K, mask):
     return s
 
 
-def scale_of(Q):
-    return LOG2E * max(1, Q.size(-1)) ** -0.5
-
-
-def attention(Q, K, V, mask=None):
-    e = shifted_powers(products(Q, K, mask), -1, scale_of(Q))
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    e = shifted_powers(products(Q, K, mask), -1, LOG2E * max(1, Q.size(-1)) ** -0.5)
     values = V.double()
     with_ones = torch.cat([values, values.new_ones(*V.shape[:-1], 1)], dim=-1)
     both = torch.matmul(e, with_ones)
@@ -66,10 +62,6 @@ def run_softmax(in_features, dim):
     return (e / safe(torch.sum(e, dim=dim, keepdim=True))).to(in_features.dtype)
 
 
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return attention(Q, K, V, mask)
-
-
 def run_linear(d_in, d_out, weights, in_features):
     return (in_features.double() @ weights.double().t()).to(in_features.dtype)
 
@@ -81,7 +73,7 @@ def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
 def self_attention(heads, wq, wk, wv, wo, x, turn):
     packed = torch.cat([wq, wk, wv], dim=0)
     q, k, v = (split(each, heads) for each in (x.double() @ packed.double().t()).chunk(3, dim=-1))
-    o = attention(turn(q), turn(k), v, causal(x.size(-2), x.device))
+    o = run_scaled_dot_product_attention(turn(q), turn(k), v, causal(x.size(-2), x.device))
     return (join(o) @ wo.double().t()).to(x.dtype)
 
 

@@ -11,16 +11,16 @@ def widen(x):
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def softmax(x, dim):
-    logits = widen(x)
+def run_softmax(in_features, dim):
+    logits = widen(in_features)
     if logits.numel() == 0:
-        return x.clone()
+        return in_features.clone()
     m = logits.amax(dim=dim, keepdim=True)
     m = m.masked_fill(m == -math.inf, 0.0)
     e = torch.exp(logits - m)
     total = e.sum(dim=dim, keepdim=True)
     total = total.masked_fill(total == 0, 1.0)
-    return (e / total).to(x.dtype)
+    return (e / total).to(in_features.dtype)
 
 
 def scores_of(Q, K, mask):
@@ -32,8 +32,8 @@ def scores_of(Q, K, mask):
     return scores
 
 
-def attend(Q, K, V, mask=None):
-    weights = softmax(scores_of(Q, K, mask), -1)
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    weights = run_softmax(scores_of(Q, K, mask), -1)
     return einsum(weights, widen(V), "... queries keys, ... keys d_v -> ... queries d_v").to(Q.dtype)
 
 
@@ -56,14 +56,6 @@ def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
     return rotate(in_query_or_key, theta, max_seq_len, token_positions)
 
 
-def run_softmax(in_features, dim):
-    return softmax(in_features, dim)
-
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return attend(Q, K, V, mask)
-
-
 def run_linear(d_in, d_out, weights, in_features):
     return einsum(weights, in_features, "o i, ... i -> ... o")
 
@@ -73,15 +65,14 @@ def causal_attention(heads, wq, wk, wv, wo, x, turn):
     q, k, v = (einsum(w, x, "h e d, ... s d -> ... h s e") for w in of_heads)
     tokens = torch.arange(x.shape[-2], device=x.device)
     seen = rearrange(tokens, "q -> q 1") >= rearrange(tokens, "k -> 1 k")
-    answers = attend(turn(q), turn(k), v, seen)
+    answers = run_scaled_dot_product_attention(turn(q), turn(k), v, seen)
     return einsum(rearrange(wo, "o (h e) -> o h e", h=heads), answers, "o h e, ... h s e -> ... s o")
 
 
 def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,
                                  in_features):
-    return causal_attention(
-        num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, lambda x: x
-    )
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return causal_attention(num_heads, *weights, in_features, lambda x: x)
 
 
 def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight,

@@ -44,7 +44,7 @@ def weights_of(Q, K, mask):
     return torch.exp(s - log_total) * shown
 
 
-def attention(Q, K, V, mask=None):
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
     return (weights_of(Q, K, mask) @ up(V)).to(Q.dtype)
 
 
@@ -65,7 +65,8 @@ def self_attention(heads, wq, wk, wv, wo, x, turn=lambda x: x):
     answer = 0.0
     for h in range(heads):
         q, k, v = (x @ w.narrow(0, h * width, width).mT for w in (wq, wk, wv))
-        answer = answer + up(attention(turn(q), turn(k), v, later == 0)) @ up(wo.narrow(1, h * width, width)).mT
+        of_head = run_scaled_dot_product_attention(turn(q), turn(k), v, later == 0)
+        answer = answer + up(of_head) @ up(wo.narrow(1, h * width, width)).mT
     return answer.to(x.dtype)
 
 
@@ -75,10 +76,6 @@ def run_softmax(in_features, dim):
     x = up(in_features)
     shifted = x - peak(x, dim)
     return torch.exp(shifted - log_of_sum(torch.exp(shifted), dim)).to(in_features.dtype)
-
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return attention(Q, K, V, mask)
 
 
 def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,

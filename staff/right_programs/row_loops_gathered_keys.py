@@ -43,8 +43,7 @@ def one_query(q, K, allowed):
 
 def each_query(Q, K, mask):
     """Batch-like index, row number, indices of the allowed keys, and weights on these, query by query."""
-    shapes = [Q.shape[:-2], K.shape[:-2]] + ([] if mask is None else [mask.shape[:-2]])
-    batch = torch.broadcast_shapes(*shapes)
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, mask) if x is not None))
     n, keys = Q.shape[-2], K.shape[-2]
     Q, K = Q.expand(*batch, -1, -1), K.expand(*batch, -1, -1)
     if mask is not None:
@@ -56,9 +55,8 @@ def each_query(Q, K, mask):
             yield index, i, allowed, one_query(wide(Q[index][i]), wide(K[index]), allowed)
 
 
-def attention(Q, K, V, mask=None):
-    shapes = [Q.shape[:-2], K.shape[:-2], V.shape[:-2]] + ([] if mask is None else [mask.shape[:-2]])
-    batch = torch.broadcast_shapes(*shapes)
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
     Q, V = Q.expand(*batch, -1, -1), V.expand(*batch, -1, -1)
     rows = []
     for index, _, allowed, weights in each_query(Q, K, mask):
@@ -68,8 +66,8 @@ def attention(Q, K, V, mask=None):
 
 
 def weight_matrix(Q, K, mask):
-    shapes = [Q.shape[:-2], K.shape[:-2]] + ([] if mask is None else [mask.shape[:-2]])
-    shape = (*torch.broadcast_shapes(*shapes), Q.shape[-2], K.shape[-2])
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, mask) if x is not None))
+    shape = (*batch, Q.shape[-2], K.shape[-2])
     rows = [
         torch.zeros(K.shape[-2], dtype=weights.dtype, device=Q.device).index_put((allowed,), weights)
         for _, _, allowed, weights in each_query(Q, K, mask)
@@ -104,7 +102,7 @@ def causal_attention(num_heads, wq, wk, wv, wo, x, turn):
     heads = []
     for h in range(num_heads):
         mine = slice(h * size, (h + 1) * size)
-        heads.append(attention(turn(q[..., mine]), turn(k[..., mine]), v[..., mine], mask))
+        heads.append(run_scaled_dot_product_attention(turn(q[..., mine]), turn(k[..., mine]), v[..., mine], mask))
     return apply_matrix(wo, torch.cat(heads, dim=-1))
 
 
@@ -112,10 +110,6 @@ def run_softmax(in_features, dim):
     if in_features.ndim == 0:
         return run_softmax(in_features[None], 0)[0]
     return probabilities(wide(in_features).transpose(0, dim)).transpose(0, dim).to(in_features.dtype)
-
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return attention(Q, K, V, mask)
 
 
 def run_linear(d_in, d_out, weights, in_features):
@@ -128,24 +122,16 @@ def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
 
 def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,
                                  in_features):
-    return causal_attention(
-        num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, lambda x: x
-    )
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return causal_attention(num_heads, *weights, in_features, lambda x: x)
 
 
 def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight,
                                            v_proj_weight, o_proj_weight, in_features, token_positions=None):
     if token_positions is None:
         token_positions = torch.tensor(list(range(in_features.shape[-2])), device=in_features.device)
-    return causal_attention(
-        num_heads,
-        q_proj_weight,
-        k_proj_weight,
-        v_proj_weight,
-        o_proj_weight,
-        in_features,
-        lambda x: rope(x, theta, token_positions),
-    )
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return causal_attention(num_heads, *weights, in_features, lambda x: rope(x, theta, token_positions))
 
 
 def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
@@ -178,15 +164,14 @@ def run_multihead_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_
             of_head = mask[..., None, :]
         if mask is not None and mask.ndim == query.ndim + 1:
             of_head = mask[..., h if mask.shape[-3] > 1 else 0, :, :]
-        heads.append(attention(q, k, v, of_head))
+        heads.append(run_scaled_dot_product_attention(q, k, v, of_head))
     return apply_matrix(o_proj_weight, torch.cat(heads, dim=-1))
 
 
 def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
     """Carries the average of the values so far, and how much it weighs."""
     size = block_size or 200
-    shapes = [Q.shape[:-2], K.shape[:-2], V.shape[:-2]] + ([] if mask is None else [mask.shape[:-2]])
-    batch = torch.broadcast_shapes(*shapes)
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
     n, keys = Q.shape[-2], K.shape[-2]
     if mask is not None:
         mask = mask.expand(*mask.shape[:-2], n, keys)  # a view

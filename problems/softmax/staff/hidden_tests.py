@@ -18,10 +18,6 @@ from whichline_grader.author import (
 public = public_tests("test_1_softmax.py")
 
 
-def with_a_constant_added(inputs):
-    return inputs | {"in_features": inputs["in_features"] + 1000.0}
-
-
 test_hidden_softmax = again(public.test_softmax)
 test_hidden_softmax_in_half_precision = again(public.test_softmax_in_half_precision)
 test_hidden_softmax_to_the_last_digit = again(public.test_softmax_to_the_last_digit)
@@ -38,7 +34,7 @@ def test_softmax_sums_to_one(case):
     assert_near(sums, torch.ones_like(sums), tolerance, f"the slices along dim={case.dim} do not sum to 1")
 
 
-@drawn(change_inputs(kinds(), with_a_constant_added))
+@drawn(change_inputs(kinds(), lambda inputs: inputs | {"in_features": inputs["in_features"] + 1000.0}))
 def test_softmax_ignores_a_constant(case):
     answer = adapters.run_softmax(case.in_features, dim=case.dim)
     assert_right(case, answer, "the answer is wrong when 1000 is added to every logit")

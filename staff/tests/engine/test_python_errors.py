@@ -160,8 +160,7 @@ def test_a_module_without_what_every_module_has(tmp_path):
 
 @pytest.mark.parametrize("error", [SystemExit(None), StudentRaised("SystemExit", "None", ())], ids=["here", "remote"])
 def test_a_line_that_ends_python(tmp_path, error):
-    lines = render(describe(error, tmp_path))
-    assert " ".join(" ".join(lines).split()) == (
+    assert " ".join(" ".join(render(describe(error, tmp_path))).split()) == (
         'SystemExit: None this ends Python: leave it out, or put it below `if __name__ == "__main__":`, '
         "which holds only when you run the file itself"
     )

@@ -143,9 +143,8 @@ class Wrong(Drawn):
 def test_linear(case): pass
 def test_alone(): pass
 """
-    found = results(suite(folder, tests))
     points = {"test_linear[vector]": 1.0, "test_linear[matrix]": 0.0, "test_alone": 1.0}
-    assert {name: result.points for name, result in found.items()} == points
+    assert {name: result.points for name, result in results(suite(folder, tests)).items()} == points
 
 
 def test_a_failure_keeps_no_tensor(folder):

@@ -435,7 +435,7 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a slice whose ends are fractions": (
         (LINEAR, f"`half` is 5.0 since adapters.py:38, {FRACTION}"),
         *layer(
-            "        return x @ self.weight.T",
+            GIVES,
             "        half = self.weight.shape[1] / 1\n        all = slice(0, half)\n"
             "        return x[..., all] @ self.weight.T",
         ),
@@ -701,8 +701,7 @@ def test_an_argument_that_a_call_lacks_is_marked_there(find: Explain) -> None:
     used = "    return run_softmax(scores_of(q, k, mask), -1) @ values"
     attend = above("def attend_by_heads", f"def attend(q, k, values, mask=None):\n{used}")
     called = "    values = v\n    heads = attend(q, k, mask)"
-    edit = "    heads = run_scaled_dot_product_attention(q, k, v, mask)", called
-    (finding,) = find([HEADS], attend, edit)
+    (finding,) = find([HEADS], attend, ("    heads = run_scaled_dot_product_attention(q, k, v, mask)", called))
     assert finding.code[-2:] == ("    heads = attend(q, k, mask)", "            ^^^^^^^^^^^^^^^^^^")
     assert finding.proof.startswith("With one more argument here, all 2")
 

@@ -87,9 +87,8 @@ def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous:
         (tree / name).write_bytes(content)
     _run(tree, "uv", "lock", "--quiet")
     # An index does not always say how large its files are, and a lock needs no sizes.
-    lock = re.sub(rb", size = \d+", b"", (tree / "uv.lock").read_bytes())
-    (tree / "uv.lock").write_bytes(lock)
-    files["uv.lock"] = lock
+    files["uv.lock"] = re.sub(rb", size = \d+", b"", (tree / "uv.lock").read_bytes())
+    (tree / "uv.lock").write_bytes(files["uv.lock"])
     _run(tree, "git", "init", "--quiet", "--initial-branch=main")
     _run(tree, "git", "add", "--all", "--force")
     _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {version}")

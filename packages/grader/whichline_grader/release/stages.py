@@ -84,8 +84,7 @@ class Stages:
         except Exception as error:
             stage.error(f"stage {self._run} ended early: {type(error).__name__}: {error}")
         self.errors += stage.errors
-        seconds = time.monotonic() - start
-        self._console.print(Text(f"   {stage}, {seconds:.0f} s", "red" if stage.errors else "green"))
+        self._console.print(Text(f"   {stage}, {time.monotonic() - start:.0f} s", "red" if stage.errors else "green"))
         return given
 
 

@@ -76,9 +76,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
 def lend_bytecode(environment: Path) -> None:
     """Give an environment what is compiled in this one: for torch alone it takes seconds, and each process does it."""
     here = Path(sysconfig.get_path("purelib"))
-    there = environment / here.relative_to(sys.prefix)
     for compiled in here.rglob("*.pyc"):
-        cache = there / compiled.parent.relative_to(here)
+        cache = environment / here.relative_to(sys.prefix) / compiled.parent.relative_to(here)
         if cache.parent.is_dir():
             cache.mkdir(exist_ok=True)
             try:  # Python uses it if it is that of the file beside it

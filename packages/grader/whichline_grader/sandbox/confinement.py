@@ -179,8 +179,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         channel.setblocking(False)
         with open(f"/proc/self/fdinfo/{pidfd}") as info:
             pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
-        stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-        return Process(channel, stdout, stderr, pidfd, pid, stat), layers
+        return Process(channel, stdout, stderr, pidfd, pid, os.open(f"/proc/{pid}/stat", os.O_RDONLY)), layers
 
 
 Starting = Generator[None, None, Sandbox]

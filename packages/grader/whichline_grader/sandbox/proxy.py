@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from whichline.engine.errors import StudentRaised
+from whichline.engine.syntax import describe_parameters
 from whichline_grader.sandbox.inside.frames import decode, encode
 from whichline_grader.sandbox.inside.randomness import draw_seeds
 from whichline_grader.sandbox.remote_call import RemoteCall
@@ -54,9 +55,8 @@ class Adapters(ModuleType):
         tensors: list[Tensor] = []
         encode(list(arguments), tensors)
         replies: list[Reply] = []
-        asking = [tensor for tensor in tensors if tensor.requires_grad]
         call = RemoteCall(name, arguments, torch.is_grad_enabled(), names=names, seeds=draw_seeds())
-        outputs = _Call.apply(self.respondent, call, replies, *asking)
+        outputs = _Call.apply(self.respondent, call, replies, *(tensor for tensor in tensors if tensor.requires_grad))
         _modify(tensors, replies[0].changed, name)
         value = decode(replies[0].value, list(outputs))
         self.respondent.values.append(value)
@@ -65,11 +65,8 @@ class Adapters(ModuleType):
 
 def _make_forwarder(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function with this signature that forwards its arguments as they come, by position or by name."""
-    for node in ast.walk(function.args):
-        if isinstance(node, ast.arg):
-            node.annotation = None
     scope: dict[str, Any] = {}
-    exec(f"def {function.name}({ast.unparse(function.args)}): ...", scope)  # noqa: S102  (the course's own signatures)
+    exec(f"def {function.name}({describe_parameters(function)}): ...", scope)  # noqa: S102  (the course's own signatures)
     stated = inspect.signature(scope[function.name])
 
     @wraps(scope[function.name])

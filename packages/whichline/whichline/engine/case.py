@@ -150,7 +150,6 @@ class Case:
         assert self.cotangent is not None
         loss = (answer * self.cotangent).sum()  # given a cotangent, autograd imports sympy, which takes half a second
         gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        tolerance = self.tolerance
         for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
             what = GRADIENT + name
             if gradient is None:
@@ -158,7 +157,7 @@ class Case:
                 if name.endswith("_weight"):
                     message += "; does the adapter copy it, with .data or load_state_dict? Use functional_call instead"
                 raise WrongAnswer(message, Check.GRADIENT)
-            compare(gradient, self.expected[what], leaf.dtype, tolerance[what], what, Check.GRADIENT)
+            compare(gradient, self.expected[what], leaf.dtype, self.tolerance[what], what, Check.GRADIENT)
 
     @contextmanager
     def unchanged_inputs(self) -> Iterator[None]:

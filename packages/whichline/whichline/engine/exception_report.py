@@ -32,9 +32,7 @@ TRANSPOSED = ("T", "mT")  # attributes of a tensor whose shapes are worth showin
 FRAMES = 4  # as many outermost and innermost calls are shown: endless recursion has a thousand
 FRACTION = re.compile(r"\bfloat\b(?!' object is not callable)|slice indices must be integers")
 NUMPY = {"astype": ".to(dtype)", "copy": ".clone()"}  # from a method of an array to the method of a tensor
-OWN_CHECK = "What does this check refuse, and does the handout allow this call?"
 SHAPES = "Which shapes meet in this line, and which of their axes line up?"
-ANYTHING = "What does this line take for granted?"
 
 
 class ExceptionReport:
@@ -46,14 +44,13 @@ class ExceptionReport:
     def __init__(self, error: BaseException, root: Path, called: Callable[..., Any] | None = None) -> None:
         self.error, self._root, self._called = error, root, called
         self.kind = error.type if isinstance(error, StudentRaised) else type(error).__name__
-        text = error.message if isinstance(error, StudentRaised) else str(error)
+        self.text = error.message if isinstance(error, StudentRaised) else str(error)
         if isinstance(error, SyntaxError):  # Python gives the position and the line first, the message last
             *lines, last = format_exception_only(error)
             own = re.compile(rf'  File "{re.escape(str(root))}.(.*)", line (\d+)')
             lines = [last, *(own.sub(r"\1:\2", line) for line in lines)]
         else:
-            lines = [f"{self.kind}: {text}" if text else self.kind]
-        self.text = text
+            lines = [f"{self.kind}: {self.text}" if self.text else self.kind]
         self.headline, *self.rest = "".join(lines).strip().splitlines()
 
     @cached_property
@@ -278,13 +275,13 @@ class ExceptionReport:
         if self.forgotten:
             return "What should this function give back, and in which line?"
         if re.match(r"\s*(raise|assert)\b", line):
-            return OWN_CHECK
+            return "What does this check refuse, and does the handout allow this call?"
         if self.typed and self.mistake:  # about arguments, and not about the annotation
             return by_condition
         if (question := messages.ask_about(self.kind, self.text)) is not None:
             return question
         of_text = OPERAND_DTYPES if OF_DTYPES.search(self.text) else SHAPES if re.search(SIZES, self.text) else ""
-        return by_condition or of_text or ("" if self.meaning else ANYTHING)
+        return by_condition or of_text or ("" if self.meaning else "What does this line take for granted?")
 
     @property
     def first(self) -> str:

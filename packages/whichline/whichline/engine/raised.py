@@ -66,7 +66,7 @@ class Raised:
 
     def explain_none(self, _: re.Match[str]) -> str:
         for node, value in self._list_values():
-            if value is None and node is not None and (since := self._describe_origin(node)):
+            if value is None and (since := self._describe_origin(node)):
                 return f"`{ast.unparse(node)}` is None{since}"
         if found := self._find_local():
             at, node = found
@@ -128,9 +128,8 @@ class Raised:
         if not keys:
             return f"`{text}` is empty{f': {where[1:]}' if where else ''}"
         made = self._definitions.find_global(text) if text not in self._calls[-1].tb_frame.f_locals else ""
-        since = f" since {made}" if made else ""
-        has = f"`{text}` has the key{'s' * (len(keys) > 1)} {listed(map(repr, keys))}"
-        return has + since if len(keys) <= MOST_KEYS else ""
+        has = f"`{text}` has the key{'s' * (len(keys) > 1)} {listed(map(repr, keys))}{f' since {made}' if made else ''}"
+        return has if len(keys) <= MOST_KEYS else ""
 
     def explain_names(self, match: re.Match[str]) -> str:
         """Say that a name is an attribute of `self`, if `self.` may be missing."""
@@ -328,8 +327,7 @@ class Raised:
     def explain_forward(self, match: re.Match[str]) -> str:
         """Say where the `forward` of a module is, if it is inside another function or has another name."""
         kind = match[1]
-        own = [*self._definitions.list_own(ast.FunctionDef)]
-        for at, holder, each in own:
+        for at, holder, each in self._definitions.list_own(ast.FunctionDef):
             outer = getattr(holder, "parent", None)
             if each.name == "forward" and isinstance(holder, ast.FunctionDef) and getattr(outer, "name", "") == kind:
                 return f"`forward` in {at} is inside `{holder.name}`: is it indented too far?"

@@ -211,23 +211,21 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     """Run a test on its test cases and return the result; Ctrl-C reaches the caller."""
     started = time.process_time()
     error, case = _ending(test)
-    seconds = time.process_time() - started
     about = (test.name, test.problem, test.hidden, test.bonus, test.points)
-    result = Result(*about, Outcome.PASSED, calls=calls(), seconds=seconds)
+    result = Result(*about, Outcome.PASSED, calls=calls(), seconds=time.process_time() - started)
     if error is None:
         return result
     known = isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped | CaseError)
     unforeseen = not known and not remote and _is_raised_here(error)
     failure = describe(error, root, unforeseen)
     is_written = failure.check is not Check.NOT_WRITTEN
-    lines = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
     ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
     error.with_traceback(None)  # its frames would hold the tensors of the test until garbage is collected
     return replace(
         result,
         **vars(failure),
         outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
-        on_paper=lines,
+        on_paper=on_paper(test.problem, case, error) if case and test.problem and not test.hidden else (),
         inputs=shapes(case, test.hidden) if case and is_written else (),
         see=_name_lab(case, test) if case and is_written else "",
     )

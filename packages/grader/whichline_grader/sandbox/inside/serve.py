@@ -5,6 +5,7 @@ ever on this side.
 """
 
 import importlib
+import io
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +47,8 @@ def serve(channel: int, watch: Watch, diagnose: Diagnose | None = None) -> None:
             seed(header.get("seeds", (0, 0, 0)))
             reply: dict[str, Any] = {}
             if "files" in header:
-                files = _split_files(header["files"], body)
+                sources = io.BytesIO(body)
+                files = {path: sources.read(size) for path, size in header["files"].items()}
                 importing.install(files)
                 adapters = importlib.import_module(header["adapters"])
             elif diagnose:
@@ -75,14 +77,6 @@ def _read_requests(channel: int) -> Iterator[tuple[dict[str, Any], bytes]]:
         while prefix := sent.read(frames.PREFIX.size):
             header_bytes, body_bytes = frames.PREFIX.unpack(prefix)
             yield frames.parse_header(sent.read(header_bytes)), sent.read(body_bytes)
-
-
-def _split_files(sizes: dict[str, int], body: bytes) -> dict[str, bytes]:
-    files, start = {}, 0
-    for path, size in sizes.items():
-        files[path] = body[start : start + size]
-        start += size
-    return files
 
 
 def _call(adapters: Any, header: dict[str, Any], body: bytes, out: list[Tensor], watch: Watch) -> dict[str, Any]:
