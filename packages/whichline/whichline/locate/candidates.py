@@ -31,8 +31,7 @@ class Candidates:
     def list(self, divergence: Expression) -> Iterator[Options]:
         """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences."""
         yield from list_exchanges(self.traces[divergence], divergence)
-        for option in self.options(divergence):
-            yield {divergence: option}
+        yield from ({divergence: option} for option in self.options(divergence))
         for option in self.options(divergence)[:GROUPED]:
             if len(group := self._find_group(divergence, option)) > 1:
                 yield group

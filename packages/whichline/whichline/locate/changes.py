@@ -316,9 +316,8 @@ class Changes:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
         if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):
             yield node, ast.Call(change_fields(func, attr=func.attr[:-1]), arguments, keywords), NEW
-        for each in keywords:
-            if each.arg in AXES:
-                yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        fewer = ([other for other in keywords if other is not each] for each in keywords if each.arg in AXES)
+        yield from ((node, ast.Call(func, arguments, each), NOTHING) for each in fewer)
         if is_method and isinstance(func, ast.Attribute):
             yield from ((node, each, FUNCTION) for each in list_repeated(func, arguments, keywords))
         if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args and not is_endless(node):

@@ -170,9 +170,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         new = super().visit(node)
-        if isinstance(new, ast.expr) and span_of(node) in self._spans:
-            return _call(PROBE, span_of(node), new)
-        return new
+        return _call(PROBE, span_of(node), new) if isinstance(new, ast.expr) and span_of(node) in self._spans else new
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
