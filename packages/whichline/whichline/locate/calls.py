@@ -148,14 +148,12 @@ class _Watch:
     def _leave(self, frame: FrameType, answer: Any) -> None:
         try:
             while any(each is frame for each, _ in self._stack):  # the calls above it raised
-                self._end(answer if self._stack[-1][0] is frame else None)
+                answered = answer if self._stack[-1][0] is frame else None
+                for pair, arguments, copies in self._stack.pop()[1]:
+                    self._judge(pair, arguments, copies, answered)
+                    self._compare(pair, copies)
         except Exception as error:
             self._recorder.broken = self._recorder.broken or error
-
-    def _end(self, answer: Any) -> None:
-        for pair, arguments, copies in self._stack.pop()[1]:
-            self._judge(pair, arguments, copies, answer)
-            self._compare(pair, copies)
 
     def _judge(self, pair: Pair, arguments: dict[str, Any] | None, copies: dict[str, Any], answer: Any) -> None:
         verdict, case = None, None

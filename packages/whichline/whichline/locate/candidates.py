@@ -4,6 +4,7 @@ import ast
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -30,8 +31,7 @@ class Candidates:
     def list(self, divergence: Expression) -> Iterator[Options]:
         """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences."""
         yield from list_exchanges(self.traces[divergence], divergence)
-        for option in self.options(divergence):
-            yield {divergence: option}
+        yield from ({divergence: option} for option in self.options(divergence))
         for option in self.options(divergence)[:GROUPED]:
             if len(group := self._find_group(divergence, option)) > 1:
                 yield group
@@ -64,12 +64,11 @@ class Candidates:
 def list_exchanges(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List exchanges of two operands that are the same checkpoint for two counterparts, as of keys and values."""
     operands = [(each, option) for each in trace.list_operands(divergence) if (option := find_what_is(trace, each))]
-    for i, (first, one) in enumerate(operands):
-        for second, other in operands[i + 1 :]:
-            if one.is_like(other) and not _is_unpacked_as(trace, first, other):
-                here, there = (find_counterparts().findall(each.names[0]) for each in (one, other))
-                kinds = (here[0], there[0]) if len(here) == len(there) == 1 else None
-                yield {first: replace(other, kinds=kinds), second: replace(one, kinds=kinds and kinds[::-1])}
+    for (first, one), (second, other) in combinations(operands, 2):
+        if one.is_like(other) and not _is_unpacked_as(trace, first, other):
+            here, there = (find_counterparts().findall(each.names[0]) for each in (one, other))
+            kinds = (here[0], there[0]) if len(here) == len(there) == 1 else None
+            yield {first: replace(other, kinds=kinds), second: replace(one, kinds=kinds and kinds[::-1])}
 
 
 def _is_unpacked_as(trace: Trace, place: Expression, other: Option) -> bool:
@@ -157,7 +156,8 @@ def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
         options = list_options(trace, operand)
         yield from (dict.fromkeys(alike, option) for option in options if alike)
         if match and operand.is_read:
-            later = [each for each in options if match.names[0] in trace.steps and _is_later(trace, match, each)]
+            step = trace.steps.get(match.names[0])
+            later = [each for each in options if step and trace.steps[each.names[0]].order > step.order]
             yield from ({operand: option} for option in later)
         elif match:
             places = dict.fromkeys((trace.find_origin(operand), operand))
@@ -173,10 +173,6 @@ def _list_reads(trace: Trace, operand: Expression) -> list[Expression]:
     return reads if len(reads) > 1 else []
 
 
-def _is_later(trace: Trace, match: Match, option: Option) -> bool:
-    return trace.steps[option.names[0]].order > trace.steps[match.names[0]].order
-
-
 def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List later checkpoints, and siblings, for an operand or its origin; and like checkpoints for two operands."""
     operands = trace.list_operands(divergence)
@@ -188,13 +184,12 @@ def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
             yield from ({place: option} for place in (places if option.kinds else skipped))
         for option in list_later(trace, operand, NEXT):
             yield from ({place: option} for place in skipped if option not in siblings)
-    for i, first in enumerate(operands):
-        for second in operands[i + 1 :]:
-            for option in list_later(trace, first, NEXT):
-                alike = [each for each in list_later(trace, second, NEXT) if each.is_like(option)]
-                places = trace.find_origin(first), trace.find_origin(second)
-                one, other = places if places[0] is not places[1] else (first, second)
-                yield from ({one: option, other: each} for each in alike)
+    for first, second in combinations(operands, 2):
+        for option in list_later(trace, first, NEXT):
+            alike = [each for each in list_later(trace, second, NEXT) if each.is_like(option)]
+            places = trace.find_origin(first), trace.find_origin(second)
+            one, other = places if places[0] is not places[1] else (first, second)
+            yield from ({one: option, other: each} for each in alike)
 
 
 def list_skipped_upstream(trace: Trace, divergence: Expression) -> list[Options]:

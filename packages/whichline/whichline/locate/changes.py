@@ -75,6 +75,7 @@ UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here a
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
+LAST = (NOTHING, LINE, FACTOR, CONDITION, ALIKE, TOO)  # those that are tried last
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
 Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
@@ -284,15 +285,15 @@ class Changes:
 
     def _of_call(self, node: ast.Call, _: Slot) -> Iterator[Change]:
         func, arguments, keywords = node.func, node.args, node.keywords
-        name, is_method = name_called(node), self._is_method(func)
+        name, owner = name_called(node), func.value if isinstance(func, ast.Attribute) else None
+        is_method = owner is not None and not (isinstance(owner, ast.Name) and owner.id in {*self.modules, "self"})
         if name in OTHER:
             field = {"attr" if isinstance(func, ast.Attribute) else "id": OTHER[name]}
             yield node, ast.Call(change_fields(func, **field), arguments, keywords), FUNCTION
-        if not any(isinstance(each, ast.Starred) for each in arguments):
-            by_names = order_by_names(arguments, self.parameters.get(name, ()))
-            orders = [*by_names, *list_exchanges(arguments)]
-            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
         parameters, texts = self.parameters.get(name, ()), [*map(ast.unparse, arguments)]
+        if not any(isinstance(each, ast.Starred) for each in arguments):
+            orders = [*order_by_names(arguments, parameters), *list_exchanges(arguments)]
+            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
         missing = [each for each in parameters[len(arguments) :] if each in self.names]
         for number, each in enumerate(parameters[: len(arguments)]):
             if each in self.names and each not in texts:
@@ -315,9 +316,8 @@ class Changes:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
         if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):
             yield node, ast.Call(change_fields(func, attr=func.attr[:-1]), arguments, keywords), NEW
-        for each in keywords:
-            if each.arg in AXES:
-                yield node, ast.Call(func, arguments, [other for other in keywords if other is not each]), NOTHING
+        fewer = ([other for other in keywords if other is not each] for each in keywords if each.arg in AXES)
+        yield from ((node, ast.Call(func, arguments, each), NOTHING) for each in fewer)
         if is_method and isinstance(func, ast.Attribute):
             yield from ((node, each, FUNCTION) for each in list_repeated(func, arguments, keywords))
         if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args and not is_endless(node):
@@ -326,13 +326,9 @@ class Changes:
         if len(arguments) == 1 and isinstance(inside := arguments[0], ast.BinOp):
             outer = ast.Call(func, [inside.left], keywords)
             yield node, ast.BinOp(outer, inside.op, inside.right), PARENTHESES
-        inner = func.value if is_method and isinstance(func, ast.Attribute) else arguments[0] if arguments else None
+        inner = owner if is_method else arguments[0] if arguments else None
         if inner and not isinstance(inner, ast.Starred):
             yield node, inner, NOTHING
-
-    def _is_method(self, func: ast.expr) -> bool:
-        is_of_module = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
-        return isinstance(func, ast.Attribute) and not (is_of_module and func.value.id in {*self.modules, "self"})  # type: ignore[attr-defined]
 
     def _of_augassign(self, node: ast.AugAssign, _: Slot) -> Iterator[Change]:
         for each in OPERATORS.get(type(node.op), ()):

@@ -118,9 +118,8 @@ def _list_facts_of_argument(name: str, is_passed: bool, x: Any) -> Iterator[Fact
         yield Fact(3, f"`{name}` is {x!r}", (name,), VALUE.format(name))
     elif isinstance(x, int | float):
         zero = "0" if x == 0 else "not 0"
-        for is_so, words in ((x < 0, "negative"), (x >= 0, "not negative"), (True, zero), (x == 1, "1")):
-            if is_so:
-                yield Fact(3, f"`{name}` is {words}", (name,), VALUE.format(name))
+        told = ((x < 0, "negative"), (x >= 0, "not negative"), (True, zero), (x == 1, "1"))
+        yield from (Fact(3, f"`{name}` is {words}", (name,), VALUE.format(name)) for is_so, words in told if is_so)
 
 
 def _list_facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
@@ -130,9 +129,8 @@ def _list_facts_of_tensor(name: str, x: Tensor) -> Iterator[Fact]:
             side = "more" if n < x.ndim else "fewer"
             yield Fact(2, f"`{name}` has {side} than {_count_axes(n)}", (name,), AXES)
             yield Fact(3, f"`{name}` does not have {_count_axes(n)}", (name,), AXES)
-    for axis in range(-x.ndim, 0):
-        if x.shape[axis] == 1:
-            yield Fact(5, f"`{name}.shape[{axis}]` is 1", (name,), ONE)
+    ones = [axis for axis in range(-x.ndim, 0) if x.shape[axis] == 1]
+    yield from (Fact(5, f"`{name}.shape[{axis}]` is 1", (name,), ONE) for axis in ones)
     if not x.is_contiguous():
         yield Fact(8, f"`{name}` is not contiguous", (name,), VALUE.format(name))
     if is_float(x) and x.isinf().any():
@@ -153,9 +151,8 @@ def _compare_sizes(tensors: Mapping[str, Tensor], arguments: Mapping[str, Any]) 
         differ = "are equal" if size == its_size else "differ"
         yield Fact(6 if i == j else 7, f"{one} and {other} {differ}", (name, its_name), SIZES)
     numbers = {name: x for name, x in arguments.items() if type(x) is int}
-    for one, other in combinations(numbers, 2):
-        if numbers[one] == numbers[other]:
-            yield Fact(5, f"`{one}` and `{other}` are equal", (one, other), SIZES)
+    equal = [(one, other) for one, other in combinations(numbers, 2) if numbers[one] == numbers[other]]
+    yield from (Fact(5, f"`{one}` and `{other}` are equal", (one, other), SIZES) for one, other in equal)
     for number, n in numbers.items():
         for size_of, name, _, size in sizes:
             is_ = "equal to" if n == size else "above" if n > size else "below"

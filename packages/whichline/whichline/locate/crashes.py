@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from traceback import FrameSummary
+from traceback import FrameSummary, walk_tb
 from typing import Any
 
 import torch
@@ -108,8 +108,7 @@ def describe_crashes(
     for crash in crashed:
         explained = {name for each in found for name in each.tests}
         if any(test.name not in explained for test in crash.tests):
-            others = _list_calls(crashed, but=crash)
-            found.append(_report(crash, suite, answered, others, failing, passing, runner))
+            found.append(_report(crash, suite, answered, _list_calls(crashed, but=crash), failing, passing, runner))
     return found
 
 
@@ -146,10 +145,7 @@ def _find_crash(error: BaseException | None, noted: _RecordedCalls, suite: Suite
 
 
 def _is_of_gradient(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace and trace.tb_frame.f_globals.get("__name__") != "torch.autograd":
-        trace = trace.tb_next
-    return trace is not None
+    return any(frame.f_globals.get("__name__") == "torch.autograd" for frame, _ in walk_tb(error.__traceback__))
 
 
 def _join(crashes: Sequence[_Crash], answered: Sequence[Call]) -> Iterator[_Crash]:
@@ -255,8 +251,7 @@ def _find_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing:
 
 def _search_cause(runner: Runner, crash: _Crash, failing: Sequence[Test], passing: Sequence[Test]) -> Finding | None:
     """Find the wrong value that makes tests raise, or else a repair in another line."""
-    is_explained = crash.report.is_explained
-    if not is_explained and (cause := find_cause(runner, crash.tests, len(failing))):
+    if not crash.report.is_explained and (cause := find_cause(runner, crash.tests, len(failing))):
         return cause
     last = crash.frames[-1]
     says_it = (last.line or "").lstrip().startswith(("raise", "assert"))  # the code itself refuses the value
@@ -337,10 +332,9 @@ def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:
 def _make_frame(
     file: str, line: int, function: str, root: Path, columns: tuple[int, int] | None = None
 ) -> FrameSummary:
-    name = name_file(file, root)
     code = linecache.getline(file, line)
     start, end = columns or (len(code) - len(code.lstrip()), len(code.rstrip()))
-    return FrameSummary(name, line, function, line=code, end_lineno=line, colno=start, end_colno=end)
+    return FrameSummary(name_file(file, root), line, function, line=code, end_lineno=line, colno=start, end_colno=end)
 
 
 def _make_node_frame(at: str, node: Any, root: Path) -> FrameSummary:

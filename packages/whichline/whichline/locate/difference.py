@@ -41,7 +41,6 @@ def compare(trace: Trace, change: Options) -> Difference:
         return Difference(words, True, is_extra=bool(others))
     values = trace.value(place)
     time = _find_different(trace, place, option)
-    value = as_value(values[time]).tensor
     step = trace.steps.get(name_at(option, trace.steps, time))
     if step is None:
         return Difference("This is not the right value.", False)
@@ -52,7 +51,7 @@ def compare(trace: Trace, change: Options) -> Difference:
         right = step.value.tensor
     known = {name: each for name, each in trace.known.values.items() if each is not step.value}
     others = partial(describe, trace, place, time)
-    difference = _describe_difference(value, right.detach(), step.name, known, others)
+    difference = _describe_difference(as_value(values[time]).tensor, right.detach(), step.name, known, others)
     if not difference.is_simple and _is_operand(trace, place, time, right):
         words = f"Expected {step.name}, unchanged: this step should not be here."
         return Difference(words, True, is_extra=True, is_needless=True, instead=difference.words)
@@ -85,12 +84,10 @@ def _find_different(trace: Trace, place: Expression, option: Option) -> int:
 
 def _is_operand(trace: Trace, place: Expression, time: int, right: Tensor) -> bool:
     """Tell whether the right value of an expression is one of its operands."""
-    for operand in trace.list_operands(place):
-        values = trace.value(operand)
-        value = values[min(time, len(values) - 1)]
-        if isinstance(value, Tensor) and value.ndim and value.shape == right.shape and is_near(value, right.detach()):
-            return True
-    return False
+    operands = map(trace.value, trace.list_operands(place))
+    values = (each[min(time, len(each) - 1)] for each in operands)
+    tensors = (x for x in values if isinstance(x, Tensor) and x.ndim and x.shape == right.shape)
+    return any(is_near(x, right.detach()) for x in tensors)
 
 
 def find_other(trace: Trace, place: Expression, option: Option) -> int:

@@ -134,8 +134,7 @@ def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding
     dtype, narrow = dtype_of(trace.given), trace.objects[places[0]][0].dtype
     said = f"This is {name_dtype(narrow)} where the inputs are {name_dtype(dtype)}{_describe_effect(trace)}."
     right = f"With {name_dtype(dtype)} {name_places(places)}"
-    id = f"{name_dtype(narrow)}-inside"
-    return describe_breach(experiment, trace, places, id, [said], DEFAULT, right, passing)
+    return describe_breach(experiment, trace, places, f"{name_dtype(narrow)}-inside", [said], DEFAULT, right, passing)
 
 
 def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expression, Change]:
@@ -200,13 +199,10 @@ class _MoreDtypes:
 
     def list_changes(self, slot: Slot) -> Iterator[tuple[ast.AST, ast.AST, str]]:
         match node := get_node(slot):
-            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.In()], [known]):
-                known = ast.Starred(known, ast.Load())
-            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.Eq() | ast.Is()], [known]):
-                pass
-            case _:
-                return
-        yield node, ast.Compare(left, [ast.In()], [ast.Tuple([known, self._new], ast.Load())]), "another dtype here"
+            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.In() | ast.Eq() | ast.Is() as op], [known]):
+                known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In) else known
+                both = ast.Tuple([known, self._new], ast.Load())
+                yield node, ast.Compare(left, [ast.In()], [both]), "another dtype here"
 
 
 def _describe_effect(trace: Trace) -> str:
@@ -308,8 +304,8 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
                 changes[place] = change
         places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
         if passing:
-            digits = f"{-math.log10(lost[places[0]]):.0f} digits"
-            said = f"This is right to {digits}; {name_dtype(dtype)} has {DIGITS[dtype]}."
+            digits = -math.log10(lost[places[0]])
+            said = f"This is right to {digits:.0f} digits; {name_dtype(dtype)} has {DIGITS[dtype]}."
             right = "With all digits here"
             return describe_breach(experiment, trace, places, "digits-lost", [said], CANCELS, right, passing)
     return None

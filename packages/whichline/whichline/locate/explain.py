@@ -51,7 +51,8 @@ def find(
     """
     selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
     asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
-    results = [*results, *_run_others(suite, results, asked)]
+    ran = {each.test for each in results}
+    results = [*results, *(suite.run(each) for each in suite.tests if each.problem in asked and each.name not in ran)]
     observed = observed or observe(suite)
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
     with _use_one_thread(), nullcontext() if failed_a_check else without_checks():
@@ -67,12 +68,6 @@ def find(
             found = _join(suite, found, _take(concern or own, most), failing)
         found = [*dict.fromkeys(_refer(suite, each, found, observed) for each in found)]
         return [shown for each in found if (shown := _apply_feedback_level(suite, each))]
-
-
-def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[str]) -> list[Result]:
-    """Run the tests of some problems that have no result."""
-    ran = {each.test for each in results}
-    return [suite.run(test) for test in suite.tests if test.problem in problems and test.name not in ran]
 
 
 # For a student who waits, and who should not see again what the code prints.
@@ -149,12 +144,11 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
     """List the lines that run inside the call of a finding; if it is not proved, all that run in its tests."""
     tests = [test for test in suite.tests if test.name == finding.tests[0] and not test.memory]
     traces = [make_runner(suite, finding.problem, observed).look(test) for test in tests]
-    places = [
-        (trace, place, (name_file(place.file, suite.root), place.line)) for trace in traces for place in trace.places
-    ]
+    places = [(trace, place) for trace in traces for place in trace.places]
+    at = {place: (name_file(place.file, suite.root), place.line) for _, place in places}
     if finding.id.endswith(UNPROVED):
-        return {line for _, _, line in places}
-    own = [(trace, place) for trace, place, line in places if line == (finding.file, finding.line)]
+        return {*at.values()}
+    own = [(trace, place) for trace, place in places if at[place] == (finding.file, finding.line)]
     calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]
     inside = {each for trace, place in calls for each in trace.inside.get(place, ())}
     backward = {each for trace in traces if "-gradient" in finding.id for each in list_backward_lines(trace)}

@@ -104,11 +104,10 @@ def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Options = Mappin
 
     def rank(place: Expression) -> tuple[bool, bool]:
         trace = search.find_trace(place)
-        value, operands = trace.objects[place][0], trace.list_operands(place)
+        value = trace.objects[place][0]
+        shares = (share_numbers(value, trace.objects[each][0]) for each in trace.list_operands(place))
         is_counted = isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
-        is_part = len(trace.values[place]) > 1 and any(
-            share_numbers(value, trace.objects[each][0]) for each in operands
-        )
+        is_part = len(trace.values[place]) > 1 and any(shares)
         is_late = is_counted or is_part or isinstance(place.node, ast.Assign) or trace.is_numeric(place)
         return trace.is_number(place), is_late
 
@@ -129,9 +128,7 @@ def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | 
 
 def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], list[Call], bool]:
     """Return the calls on fixtures with a wrong output, those with a right one, and whether others raise."""
-    wrong: list[Call] = []
-    right: list[Call] = []
-    raise_ = False
+    wrong, right, raise_ = list[Call](), list[Call](), False
     cases = {case.name: case for test in tests if test.stored and not test.memory for case in test.cases()}
     for case in cases.values():
         if "answer" not in case.expected:

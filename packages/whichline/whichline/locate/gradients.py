@@ -265,7 +265,8 @@ def _find_returned(trace: Trace, place: Expression) -> Expression:
     if len(returned) != 1:
         return place
     wrong = getattr(trace.error, "what", "").removeprefix(GRADIENT)
-    reach = [wrong in _reach_from(trace, each) for each in place.node.args]
+    leaves, ends = _list_leaves(trace), [(at.node, trace.objects[at][-1]) for at in trace.places]
+    reach = [any(node is each and wrong in _reach(x, leaves) for node, x in ends) for each in place.node.args]
     elements = returned[0].elts if isinstance(returned[0], ast.Tuple) else returned
     is_one = reach.count(True) == 1 and reach.index(True) < len(elements)
     node = elements[reach.index(True)] if is_one else returned[0]
@@ -293,12 +294,6 @@ def _list_setting(name: Expression) -> set[int]:
             if any(isinstance(each, ast.Name) and each.id == name.text for each in named):
                 found |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
     return found
-
-
-def _reach_from(trace: Trace, node: ast.expr) -> set[str]:
-    """The arguments to which gradients go back from an expression."""
-    places = [each for each in trace.places if each.node is node]
-    return {name for each in places for name in _reach(trace.objects[each][-1], _list_leaves(trace))}
 
 
 def _is_nan(trace: Trace, place: Expression) -> bool:

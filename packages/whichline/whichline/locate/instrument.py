@@ -157,9 +157,8 @@ class _Instrument(ast.NodeTransformer):
         elif not isinstance(node.func, ast.Name):
             new.func = self.visit(node.func)
         new.args = [self.visit(each) for each in node.args]
-        new.keywords = [
-            ast.copy_location(ast.keyword(each.arg, self.visit(each.value)), each) for each in node.keywords
-        ]
+        values = ((each, self.visit(each.value)) for each in node.keywords)
+        new.keywords = [ast.copy_location(ast.keyword(each.arg, value), each) for each, value in values]
         return new
 
     def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -183,7 +182,9 @@ class _Instrument(ast.NodeTransformer):
             return super().generic_visit(node)
         if not call.func.attr.endswith("_") or call.func.attr.endswith("__"):
             return super().generic_visit(node)
-        changed = _find_base(call.func)
+        changed = call.func.value
+        while isinstance(changed, ast.Subscript):
+            changed = changed.value
         if isinstance(changed, ast.Call):  # `x.mul_(y).add_(z)` returns the changed object
             return ast.Expr(self._probe(node, self._visit_in_call(call), in_place=True))
         self.held = changed if isinstance(changed, ast.Attribute) else None
@@ -249,14 +250,6 @@ class _Instrument(ast.NodeTransformer):
 
 def _list_parameters(arguments: ast.arguments) -> tuple[str, ...]:
     return tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args))
-
-
-def _find_base(node: ast.Attribute | ast.Subscript) -> ast.expr:
-    """Return the object under an attribute and its subscripts: `x` of `x[i].y`."""
-    base = node.value
-    while isinstance(base, ast.Subscript):
-        base = base.value
-    return base
 
 
 def _locate(old: ast.AST, *statements: ast.stmt) -> list[ast.stmt]:

@@ -127,8 +127,7 @@ class MarkedLines:
         for place in self.trace.order:
             time = times[place] = times.get(place, -1) + 1
             key = _identify(self.trace.objects[place][time])
-            operands = self.trace.list_operands(place)
-            now[place] = key in wrong or self._is_wrong(place) or any(now.get(each) for each in operands)
+            now[place] = key in wrong or self._is_wrong(place) or any(map(now.get, self.trace.list_operands(place)))
             if now[place]:
                 found.add(place)
                 wrong |= {key} - {None}

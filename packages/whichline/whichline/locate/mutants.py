@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from whichline.locate.changes import (
-    ALIKE,
-    CONDITION,
-    EVERYWHERE,
-    FACTOR,
-    LINE,
-    NOTHING,
-    NUMBER,
-    ONE_MORE,
-    SIGN,
-    TOO,
-    Change,
-    Slot,
-    count_read,
-    get_node,
-)
+from whichline.locate.changes import EVERYWHERE, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, count_read, get_node
 from whichline.locate.derived import NAMED
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
@@ -57,7 +42,7 @@ class Mutant:
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
-        return 2 if self.words in (NOTHING, LINE, FACTOR, CONDITION, EXCHANGED, ALIKE, TOO) else int(is_late)
+        return 2 if self.words in (*LAST, EXCHANGED) else int(is_late)
 
 
 class ListsChanges(Protocol):

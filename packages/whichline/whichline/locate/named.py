@@ -105,7 +105,7 @@ class NamedFile:
         self.values = {span_of(each.node): each for node in nodes for each in self._read_name(node)}
         imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
         functions = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
-        calls = (each for each in nodes if isinstance(each, ast.Call) and _is_stack(each.func))
+        calls = (each for each in nodes if isinstance(each, ast.Call) and ast.unparse(each.func) == STACK)
         self._stacked = [each.args[0].elts for each in calls if isinstance(each.args[0], ast.Tuple | ast.List)]
         callees = {each.name for each in functions}
         callees |= {each.asname or each.name for node in imports if is_reference(node.module) for each in node.names}
@@ -120,8 +120,7 @@ class NamedFile:
             return
         text, _, ask = self._read_comment(node).partition(". ")
         section = next((each for line, each in reversed(self._sections) if line < node.lineno), "")
-        text = text.removesuffix(".")
-        default = name_variable(variable) if variable else "the answer"
+        text, default = text.removesuffix("."), name_variable(variable) if variable else "the answer"
         yield Named(variable, text or default, ask, section, value, bool(text))
 
     def _read_comment(self, node: ast.stmt) -> str:
@@ -176,10 +175,6 @@ class NamedFile:
             for one, other in combinations([list_variables(part) & names.keys() for part in parts], 2):
                 for pair in product(*([text for each in found for text in names[each]] for found in (one, other))):
                     yield from _list_differing(*pair)
-
-
-def _is_stack(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and ast.unparse(function) == STACK
 
 
 def _list_differing(one: str, other: str) -> Iterator[tuple[str, str]]:

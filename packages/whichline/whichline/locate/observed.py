@@ -279,7 +279,11 @@ class Observed:
     @contextmanager
     def _in_place(self) -> Iterator[None]:
         """Put the copy in place of the student's modules for a block, and restore everything after it."""
-        self._find_students()
+        if len(sys.modules) != self._loaded:  # a call may import some
+            self._loaded = len(sys.modules)
+            found = {name: each for name, each in list(sys.modules.items()) if self.is_students(_find_file(each))}
+            self._students |= found
+            self._names |= dict.fromkeys(found)
         students = self._swap(self._modules)
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  (any object with `find_spec` will do)
         try:
@@ -288,14 +292,6 @@ class Observed:
         finally:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
             self._modules = self._swap(students)
-
-    def _find_students(self) -> None:
-        """Find the student's modules, some of which a call imports."""
-        if len(sys.modules) != self._loaded:
-            self._loaded = len(sys.modules)
-            found = {name: each for name, each in list(sys.modules.items()) if self.is_students(_find_file(each))}
-            self._students |= found
-            self._names |= dict.fromkeys(found)
 
     def _swap(self, modules: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
         """Replace the student's modules by these, and return the replaced ones."""

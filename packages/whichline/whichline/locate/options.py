@@ -155,15 +155,10 @@ def _list_layouts(trace: Trace, place: Expression, steps: Sequence[Step]) -> Ite
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
     if times == 1 or (value.ndim and len({*map(identify, values)}) == 1):  # otherwise a loop slices it
-        yield from _list_others(value, steps)
+        others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
+        yield from (Option((step.name,)) for step in islice(others, MOST_OTHERS))  # the nearest
         answer = [step for step in steps if step.name == list(trace.steps)[-1]]
         yield from (Option((step.name,)) for step in answer if trace.is_returned(place))
-
-
-def _list_others(value: Tensor, steps: Sequence[Step]) -> list[Option]:
-    """List the nearest checkpoints of another shape."""
-    others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
-    return [Option((step.name,)) for step in islice(others, MOST_OTHERS)]
 
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
@@ -264,11 +259,10 @@ def list_shifted(change: Options) -> list[Options]:
 
 def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
     """Return the name of the checkpoint that replaces the n-th value, or ""."""
-    names: Sequence[str] = option.names
     if option.is_series:
         names = list_turns(steps, option.names[0])
         return names[time] if time < len(names) else ""
-    return names[min(time, len(names) - 1)]
+    return option.names[min(time, len(option.names) - 1)]
 
 
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:

@@ -218,10 +218,8 @@ class Recorder:
         return new
 
     def _append(self, place: Expression, kept: Any, value: Any) -> None:
-        if place not in self.values:
-            self.values[place], self.objects[place] = [], []
-        self.values[place].append(kept)
-        self.objects[place].append(value)
+        self.values.setdefault(place, []).append(kept)
+        self.objects.setdefault(place, []).append(value)
         self.order.append(place)
         self.depths.append(self._depth)
 

@@ -31,10 +31,7 @@ class Recorded:
         """The expressions in the order of their first events; tensors changed in place, of their last events."""
         firsts: dict[Expression, int] = {}
         for i, place in enumerate(self.order):
-            if place.in_place:
-                firsts[place] = i
-            else:
-                firsts.setdefault(place, i)
+            firsts[place] = i if place.in_place else firsts.get(place, i)
         return sorted(firsts, key=firsts.__getitem__)
 
     def value(self, place: Expression) -> list[Any]:

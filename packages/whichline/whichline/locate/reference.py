@@ -99,7 +99,8 @@ class _References:
             yield value
 
     def _look(self, named: Mapping[Span, Named], span: Span, value: Any) -> Any:
-        if self._steps is not None and _is_step(value, named[span]):
+        is_step = isinstance(value, Tensor | float) or (type(value) is int and named[span].is_written)
+        if self._steps is not None and is_step:
             self._take(self._steps, named[span], value, _list_frames(sys._getframe(1)))
         return value
 
@@ -121,8 +122,7 @@ class _References:
         turns = tuple(self._turns[id(frames[number]), line] for number, line in context.loops)
         name = named.write(context.where % turns)
         series = named.write(context.where.replace(" %d", "")) if turns else ""
-        ask, section, order = named.ask, named.section, len(steps)
-        step = Step(name, new, tensor, ask, section, order, series, self._arguments, turns)
+        step = Step(name, new, tensor, named.ask, named.section, len(steps), series, self._arguments, turns)
         if steps.setdefault(name, step) is step:
             self._taken[name] = new, inner
             self._alike.setdefault(_sum_up(new), []).append(name)
@@ -170,9 +170,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         new = super().visit(node)
-        if isinstance(new, ast.expr) and span_of(node) in self._spans:
-            return _call(PROBE, span_of(node), new)
-        return new
+        return _call(PROBE, span_of(node), new) if isinstance(new, ast.expr) and span_of(node) in self._spans else new
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
@@ -198,11 +196,6 @@ def _find_position(frame: FrameType) -> Span:
     """Find the position of the call that a frame is making."""
     line, end, column, stop = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
     return line or 0, end or 0, column or 0, stop or 0
-
-
-def _is_step(value: Any, named: Named) -> bool:
-    """Tell whether a value is a checkpoint: a tensor or a fraction, or a whole number that a comment names."""
-    return isinstance(value, Tensor | float) or (type(value) is int and named.is_written)
 
 
 def _sum_up(value: Value) -> Hashable:

@@ -73,8 +73,7 @@ def _find_unwritten(experiment: Experiment, test: Test) -> Finding | None:
         one = experiment.runner.run(test, {})
     with _Unwritten(math.nan):
         other = experiment.runner.run(test, {})
-    place = _find_source(experiment, one, other, lambda: _Unwritten(math.nan))
-    if place is None:
+    if not (place := _find_source(experiment, one, other, lambda: _Unwritten(math.nan))):
         return None
     said = f"{int(other.came.isnan().sum() - one.came.isnan().sum())} of the {one.came.numel()} numbers of the answer "
     said += "come from this memory, to which nothing was written."
@@ -85,8 +84,7 @@ def _find_random(experiment: Experiment, test: Test) -> Finding | None:
     one = experiment.runner.look(test)
     with _seed(experiment.runner, 1):
         other = experiment.runner.run(test, {})
-    place = _find_source(experiment, one, other, lambda: _seed(experiment.runner, 1))
-    if place is None:
+    if not (place := _find_source(experiment, one, other, lambda: _seed(experiment.runner, 1))):
         return None
     place = _find_maker(one, other, place)
     off = float((other.came.detach() - one.came.detach()).abs().max())
@@ -166,15 +164,13 @@ def _put_values(trace: Trace, place: Expression) -> Change:
 def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
     """Find the expression that reads what an earlier call left behind, in a test that passes if it runs first."""
     runner = experiment.runner
-    one = experiment.runner.look(test)
-    if not one.passed:
+    if not (one := runner.look(test)).passed:
         return None
     with runner.observed.keeping():
         for before in runner.suite.tests:
             if before.problem == test.problem and before != test:
                 runner.run(before, {})
-        other = experiment.runner.run(test, {})
-        if other.passed:
+        if (other := runner.run(test, {})).passed:
             return None
         place = _find_source(experiment, one, other, nullcontext)
         kept = runner.observed.find_kept()
@@ -194,8 +190,6 @@ def _find_kept(experiment: Experiment, test: Test) -> Finding | None:
 
 def _find_reader(observed: Observed, kept: Sequence[str]) -> Expression | None:
     """The first use of a name of a module in some function."""
-    for (file, function), node in observed.definitions.items():
-        for each in ast.walk(node):
-            if isinstance(each, ast.Name) and each.id in kept:
-                return Expression(file, function, each, each.id)
-    return None
+    nodes = ((at, each) for at, node in observed.definitions.items() for each in ast.walk(node))
+    uses = ((at, each) for at, each in nodes if isinstance(each, ast.Name) and each.id in kept)
+    return next((Expression(*at, each, each.id) for at, each in uses), None)

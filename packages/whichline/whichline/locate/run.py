@@ -88,9 +88,8 @@ class Runner:
         return (place.file, kind) in {(file, each.rpartition(".")[0]) for file, each in lent}
 
     def passes(self, test: Test, patch: Patch) -> bool:
-        """Tell whether a test passes with these replacements."""
-        is_limited = bool(test.memory)  # such a test has no checkpoints
-        return not is_limited and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
+        """Tell whether a test passes with these replacements; one that limits memory has no checkpoints."""
+        return not test.memory and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
 
     def see(self, test: Test, patch: Patch, what: Hashable, look: Callable[[Trace], T], noting: bool = True) -> T:
         """Return `look(trace)` of a run with replacements; with an equal key `what`, the test does not run again."""
@@ -122,9 +121,8 @@ class Runner:
         """
         self.runs += 1
         inner = self._inner.setdefault(test.name, {})
-        call = Call(
-            inner=dict(inner), asks=any(isinstance(each, Option) and not each.adapter for each in patch.values())
-        )
+        asks = any(isinstance(each, Option) and not each.adapter for each in patch.values())
+        call = Call(inner=dict(inner), asks=asks)
         puts = {place: partial(change, call) for place, change in patch.items()}
         recorder = Recorder(puts, noting, watch=watch and partial(watch, call))
         began = time.process_time() if noting and not puts else 0.0

@@ -31,11 +31,8 @@ def list_operand_times(
     read: dict[tuple[Expression, Expression], int] = {}  # by an expression and its operand, how many events of that
     for place in order:
         operands = [each for each in list_operands(place) if each in times]
-        found[place, times[place]] = [
-            (each, time)
-            for each in operands
-            for time in range(min(read.get((place, each), 0), times[each] - 1), times[each])
-        ]
+        firsts = {each: min(read.get((place, each), 0), times[each] - 1) for each in operands}
+        found[place, times[place]] = [(each, time) for each in operands for time in range(firsts[each], times[each])]
         read |= {(place, each): times[each] for each in operands}
         times[place] += 1
     return found
