@@ -20,7 +20,7 @@ from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
 from whichline.locate.fallback import find_fallback, find_second, find_simpler
-from whichline.locate.numbers import find_numbers
+from whichline.locate.numbers import find_numbers, is_rounded
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.options import Options
 from whichline.locate.reference import load_references
@@ -115,7 +115,8 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
 def _find_second(case: Diagnosis) -> list[Finding]:
     """Find a repair for the tests that still fail with the one correction that was found."""
     rest = case.leave_out(case.numbers) if case.patch and len(case.found) == 1 else []
-    wrong = [test for test in rest if not case.runner.passes(test, case.patch)]
+    exact = [test for test in rest if not is_rounded(case.runner, test)]
+    wrong = [test for test in exact if not case.runner.passes(test, case.patch)]
     return _find_beside(case, wrong, case.found[0], case.patch) if wrong else []
 
 

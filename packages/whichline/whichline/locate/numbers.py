@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
 
 def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> Numbers:
     """Find where numbers go wrong in these of the failing tests."""
-    wrong = [test for test in numbers if not _is_rounded(runner, test)]
+    wrong = [test for test in numbers if not is_rounded(runner, test)]
     if not wrong:
         return Numbers()
     if unread := _find_unread(runner, wrong):
@@ -154,7 +154,7 @@ def _passes_own(runner: Runner, adapter: str) -> bool:
     return bool(own) and all(map(runner.passes_as_is, own))
 
 
-def _is_rounded(runner: Runner, test: Test) -> bool:
+def is_rounded(runner: Runner, test: Test) -> bool:
     """Tell whether a test case in float64 is computed in float32, so that only digits are lost."""
     if test.cases()[0].dtype != torch.float64:
         return False
