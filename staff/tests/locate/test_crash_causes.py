@@ -672,19 +672,14 @@ def test_a_missing_return_is_one_finding_of_two_problems(find: Explain) -> None:
 
 
 def test_a_context_that_begins_with_nothing_is_marked_at_its_end(find: Explain) -> None:
-    wide = """class Wide:
-    def __init__(self, x):
-        self.x = x
-
-    def __enter__(self):
-        self.wide = self.x.double()
-
-    def __exit__(self, *_):
-        return False"""
-    edit = "    largest = x.amax(dim", "    with Wide(x) as scope:\n        x = scope.wide\n    largest = x.amax(dim"
-    (finding,) = find([SOFTMAX], above("def run_softmax", wide), edit)
-    assert finding.code[-2:] == ("    self.wide = self.x.double()", "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^")
-    assert finding.said[1] == f"`Wide.__enter__` in adapters.py:13 {NO_RETURN}"
+    begin = (
+        "class Wide:\n    def __enter__(self):\n        self.keep = True\n\n    def __exit__(self, *_):\n        pass"
+    )
+    largest = "largest = x.amax(dim, keepdim="
+    edit = f"    {largest}True)", f"    with Wide() as wide:\n        {largest}wide.keep)"
+    (finding,) = find([SOFTMAX], above("def run_softmax", begin), edit)
+    assert finding.code[-2:] == ("    self.keep = True", "    ^^^^^^^^^^^^^^^^")
+    assert finding.said[1] == f"`Wide.__enter__` in adapters.py:10 {NO_RETURN}"
 
 
 def test_a_name_that_a_function_keeps_to_itself_is_marked(find: Explain) -> None:

@@ -331,22 +331,10 @@ def test_a_mask_that_is_cut_out_of_a_larger_table_is_marked_there(find_alone: Ex
 
 def test_two_mistakes_of_one_function_are_known_where_it_is_called(find: Explain) -> None:
     """The second one is in what a closure is made with: no value shows that place."""
-    closure = """def make(axis):
-    def weigh(scores):
-        e = torch.exp(scores - scores.amax(axis, keepdim=True).clamp_min(-1e30))
-        total = e.sum(axis, keepdim=True)
-        return e / torch.where(total == 0, 1.0, total)
-
-    return weigh
-
-
-def scores_of"""
-    weigh = (
-        "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
-        "make(-2)(scores_of(Q.to(wide), K.to(wide), mask))",
-    )
-    size = ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]")
-    *found, later = find([ATTENTION, MULTIHEAD], ("def scores_of", closure), weigh, size)
+    closure = "make = lambda axis: lambda x: torch.exp(x - x.logsumexp(axis, keepdim=True).clamp_min(-1e30))"
+    scores = "scores_of(Q.to(wide), K.to(wide), mask)"
+    weigh, size = (f"run_softmax({scores}, -1)", f"make(-2)({scores})"), ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]")
+    *found, later = find([ATTENTION, MULTIHEAD], above("def scores_of", closure), weigh, size)
     assert list_marks(found) == ["Q.shape[-2]", "-2"]
     assert found[1].proof == "With one more or one less here, too, all 35 failing tests pass."
     assert later.is_of_earlier

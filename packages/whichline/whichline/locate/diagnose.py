@@ -106,23 +106,17 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
             case.patch = {}
             return [simpler]
-        for first, finding in zip(numbers.first, numbers.first_finding, strict=True):
-            if second := _find_beside(case, case.numbers, finding, first.patch):
-                return [finding, *second]
+        for first, patch in numbers.first:
+            if second := find_second(case.runner, case.numbers, case.failing, case.passing, patch, first):
+                return [first, *second]
     return found
 
 
 def _find_second(case: Diagnosis) -> list[Finding]:
     """Find a repair for the tests that still fail with the one correction that was found."""
     rest = case.leave_out(case.numbers) if case.patch and len(case.found) == 1 else []
-    exact = [test for test in rest if not is_rounded(case.runner, test)]
-    wrong = [test for test in exact if not case.runner.passes(test, case.patch)]
-    return _find_beside(case, wrong, case.found[0], case.patch) if wrong else []
-
-
-def _find_beside(case: Diagnosis, wrong: Sequence[Test], first: Finding, patch: Options) -> list[Finding]:
-    found = find_second(case.runner, wrong, case.failing, case.passing, patch, first)
-    return [found] if found else []
+    wrong = [test for test in rest if not (is_rounded(case.runner, test) or case.runner.passes(test, case.patch))]
+    return find_second(case.runner, wrong, case.failing, case.passing, case.patch, case.found[0]) if wrong else []
 
 
 def find_contract(case: Diagnosis) -> list[Finding]:

@@ -76,10 +76,11 @@ def find_second(
     passing: Sequence[Test],
     patch: Options,
     first: Finding,
-) -> Finding | None:
+) -> list[Finding]:
     """Find a repair for the tests that still fail with the replacements of a first finding."""
     near = [*map(find_line, _list_unknown(runner, wrong, patch))]
-    return describe_repair(runner, wrong, failing, passing, near, patch, [first])
+    found = describe_repair(runner, wrong, failing, passing, near, patch, [first])
+    return [found] if found else []
 
 
 def find_simpler(

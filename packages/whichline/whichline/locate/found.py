@@ -142,18 +142,14 @@ def _list_doubtful(found: Found) -> list[Expression]:
 def list_wrong_masks(found: Sequence[Found]) -> list[Found]:
     """List the masks that differ in a simple manner among the operands of a value that does not."""
     trace, masks = found[-1].trace, list[Found]()
-    for operand in trace.list_operands(found[-1].place) if not found[-1].difference.is_simple else ():
-        if _is_mask(trace, operand) and not trace.match(operand):
-            origin = trace.find_origin(operand)
-            options = ({origin: option} for option in list_options(trace, origin))
-            differences = ((each, compare(trace, each)) for each in options)
-            masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
+    operands = trace.list_operands(found[-1].place) if not found[-1].difference.is_simple else ()
+    for operand in filter(trace.is_numeric, operands):
+        is_mask = getattr(trace.values[operand][0], "dtype", None) == torch.bool
+        origin = trace.find_origin(operand)
+        options = list_options(trace, origin) if is_mask and not trace.match(operand) else ()
+        differences = [({origin: each}, compare(trace, {origin: each})) for each in options]
+        masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
     return masks
-
-
-def _is_mask(trace: Trace, place: Expression) -> bool:
-    """Tell whether an expression holds truth values that are computed from numbers alone."""
-    return trace.is_numeric(place) and getattr(trace.values[place][0], "dtype", None) == torch.bool
 
 
 def _passes_lambda(place: Expression) -> bool:

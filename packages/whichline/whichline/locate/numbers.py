@@ -53,8 +53,7 @@ class Numbers(NamedTuple):
     findings: Sequence[Finding] = ()
     patch: Options = MappingProxyType({})  # the replacements
     doubtful: Sequence[Expression] = ()  # where else the mistakes may be
-    first: Sequence[Found] = ()  # what may be the first of two mistakes, if the second one is doubtful
-    first_finding: Sequence[Finding] = ()  # about that
+    first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
 
 
 def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> Numbers:
@@ -83,7 +82,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
     first = [*found[:is_first_plain], *list_wrong_masks(found)[:1]]
-    return Numbers(findings, patch, doubtful, first, [_report(each, runner, explained, "") for each in first])
+    return Numbers(findings, patch, doubtful, [(_report(each, runner, explained, ""), each.patch) for each in first])
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:

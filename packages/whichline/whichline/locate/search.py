@@ -31,8 +31,7 @@ MAX_TRACES = 3  # tests whose expressions are compared with the checkpoints
 # The candidates for each divergence that are tried first, and then, where many checkpoints have one shape.
 FIRST_TURN, SECOND_TURN, ALL = (0, 8), (8, None), (0, None)
 MAX_PLACES = 3  # expressions that together may explain the tests
-MAX_NEAR_MISSES = 6  # tried as the first of two replacements; also: divergences tried with all tests
-MAX_OPTIONS = 2  # tried at each of these divergences
+MAX_NEAR_MISSES = 6  # tried as the first of two replacements
 LAST_CHECKPOINT = "the answer"  # the names of the outputs begin like this
 MIN_NEWLY_RIGHT = 2  # fewer checkpoints may become right by chance
 MAX_UNMOVED = 3  # after so many replacements that leave the output as it is, the expression does not matter
@@ -114,8 +113,6 @@ class Search:
             if call and self.turn != ALL:
                 return  # of many checkpoints of one shape, two make most tests pass
             yield self._find_together(near_misses, most)
-        if is_first:
-            yield self._find_in_other_tests()
 
     def _add_rest(self, found: Found, most: int) -> list[Found]:
         """Add what explains the tests that one replacement leaves; [] if there is nothing."""
@@ -354,10 +351,14 @@ class Search:
         most = max((each.newly_right for each in self.near_misses), default=0)
         if most:
             ranked = [each for each in self.near_misses if 2 * each.newly_right >= most]
-            ranked.sort(key=lambda each: (-each.newly_right, each.patch[each.place].axes is None))
         else:
             ranked = [each for each in self.near_misses if not self.find_trace(each.place).is_number(each.place)]
-            ranked.sort(key=lambda each: not compare(self.find_trace(each.place), each.patch).is_simple)
+
+        def rank(each: NearMiss) -> tuple[int, bool, bool]:
+            is_simple = compare(self.find_trace(each.place), each.patch).is_simple
+            return -each.newly_right, bool(most) and each.patch[each.place].axes is None, not is_simple
+
+        ranked.sort(key=rank)
         return ranked[:MAX_NEAR_MISSES]
 
     def _leave_out_needless(self, found: list[Found]) -> list[Found]:
@@ -375,13 +376,3 @@ class Search:
             if proved and is_as_plain and self._explains_all([proved]):
                 return self._leave_out_needless([*others, proved])
         return found
-
-    def _find_in_other_tests(self) -> list[Found]:
-        """Find a replacement that makes tests pass for which there is no trace."""
-        for divergence in self.divergences[:MAX_NEAR_MISSES]:
-            for option in self.candidates.options(divergence)[:MAX_OPTIONS]:
-                if not self.experiment.runner.is_spent and (found := self._prove({divergence: option})):
-                    found = self._refine(found)
-                    rest = self._list_unexplained(found)
-                    return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
-        return []
