@@ -115,7 +115,7 @@ def find_cause_in_most(
 def find_common_cause(
     experiment: Experiment, divergences: Sequence[tuple[Trace, Expression]], skipped: bool
 ) -> tuple[Trace, Options] | None:
-    """Find a value where −inf, a sibling, or if asked a later checkpoint makes all tests pass, as in several places."""
+    """Find a value, used in several places, where −inf, a sibling or (if asked) a later checkpoint is right."""
     for trace, divergence in divergences:
         swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
         low = (each for each in list_lowered(trace, divergence) if is_known(experiment, each))
