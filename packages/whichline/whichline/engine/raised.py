@@ -244,10 +244,10 @@ class Raised:
     def _find_local(self) -> tuple[str, ast.Name] | None:
         """Find where a function gives a name of its own a value that was meant for the global one, which is None."""
         code = self._calls[-1].tb_frame.f_code
-        here, names = self._definitions.place(code).rpartition(":")[0], {*code.co_names}
+        here = self._definitions.place(code).rpartition(":")[0]
         named = [each for each, value in self._list_values() if value is None and isinstance(each, ast.Name)]
-        wanted = {each.id for each in named if each.id in names}
-        for at, _, function in self._definitions.list_own(ast.FunctionDef):
+        wanted = {each.id for each in named} & {*code.co_names}
+        for at, _, function in self._definitions.list_own(ast.FunctionDef) if wanted else ():
             own, file = list_own_nodes(function), at.rpartition(":")[0]
             stated = {name for each in own if isinstance(each, ast.Global) for name in each.names}
             sets = [each for each in own if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]

@@ -107,7 +107,8 @@ def list_options(trace: Trace, place: Expression) -> list[Option]:
     others = [step for step in steps if step.value.tensor.dtype != torch.bool]
     steps = truths if value.dtype == torch.bool else [*truths * _are_flags(value), *others]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
-    options = [replace(each, is_table=each.axes is not None and trace.is_numeric(place)) for each in options]
+    if trace.is_numeric(place):
+        options = [replace(each, is_table=each.axes is not None) for each in options]
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
     return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
