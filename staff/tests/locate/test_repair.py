@@ -40,7 +40,7 @@ def make_changes(
         ["str"],
         calls,
         unread,
-        [each for each in [ast.parse("3 * (a - 1)", mode="eval").body] if isinstance(each, ast.BinOp)],
+        [],
         lambda _: factors,
     )
 
@@ -50,7 +50,8 @@ def list_answers(source: str, *args: Any, alike: Collection[str] = ("a", "c[0]",
     tree = ast.parse(source)
     mutable = Mutable(tree, "f")
     answers: dict[Any, str] = {}
-    changes_of_it = make_changes(alike, unread=mutable.unread, **given)
+    inside = ast.walk(ast.Module([mutable.function, *ast.parse("3 * (a - 1)").body], []))
+    changes_of_it = replace(make_changes(alike, unread=mutable.unread, **given), inside=[*inside])
     for mutant in [*mutable.list_mutants(changes_of_it), *mutable.list_exchanges()]:
         names: dict[str, Any] = {"math": math, "bernoulli": lambda share: share, "gelu": gelu}
         exec(compile(tree, "f.py", "exec"), names)  # noqa: S102 (the program of a test)
@@ -122,6 +123,10 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return 'left'", (7, 2), "right", changes.OPTION),
         ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
         ("return abs(b - a) * 5 + a", (7, 2), 82, changes.LIKEWISE),
+        ("c = 'abcd'\n    return c[a:b] + c[: b - 1]", (1, 3), "bcbc", changes.SLICE),
+        ("c = 2\n    for d in (a, b):\n        c = d\n    return c", (7, 2), 28, changes.TOTAL),
+        ("return a * 9", (7, 2), 14, changes.NAME),
+        ("return 'abcde'[:1] * a", (2, 3), "dd", changes.NAME),
     ],
 )
 def test_mistakes_that_people_make_are_undone_by_a_mutant(
@@ -141,6 +146,15 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(q, k, v):\n    return q * k + k * v, v", (2, 3, 5), ("q", "k", "v"), {}, (2 * 3 + 5 * 5, 5), changes.NAME),
         ("(q, k, v):\n    return q + 2 * k + v", (2, 3, 5), ("q", "k"), {}, 12, changes.NAMES),
         ("(q, k):\n    c = max(q, 1) + q\n    return c, k, q", (2, 3), ("q", "k"), {}, (6, 3, 2), changes.EVERYWHERE),
+        ("(q, k):\n    q = pow(q, 2)\n    return k, q", (2, 3), ("q", "k"), {}, (9, 2), changes.EVERYWHERE),
+        (
+            "(q, q_n):\n    k, k_n = 7, 9\n    return q + q_n, q, q_n, k, k_n",
+            (1, 2),
+            ("q", "k"),
+            {},
+            (16, 1, 2, 7, 9),
+            changes.EVERYWHERE,
+        ),
     ],
 )
 def test_mistakes_are_undone_by_what_the_code_has_elsewhere(
@@ -194,8 +208,7 @@ def test_no_mutant_ignores_a_parameter(body: str) -> None:
 def test_no_mutant_stands_in_itself() -> None:
     tree = ast.parse("def f(a, b):\n    return abs(b - a) * (3 - a)\n")
     mutable = Mutable(tree, "f")
-    products = [each for each in ast.walk(mutable.function) if isinstance(each, ast.BinOp)]
-    for mutant in mutable.list_mutants(replace(make_changes(), products=products)):
+    for mutant in mutable.list_mutants(replace(make_changes(), inside=[*ast.walk(mutable.function)])):
         assert mutable.compile(mutant, "f.py")
 
 

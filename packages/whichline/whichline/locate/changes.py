@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from whichline.locate.derived import (
     NAMED,
+    Exchange,
     change_fields,
     is_endless,
     list_copies,
@@ -18,6 +19,7 @@ from whichline.locate.derived import (
     make_call,
     name_called,
     order_by_names,
+    rename,
     transpose,
 )
 from whichline.locate.instrument import copy_whole
@@ -47,7 +49,7 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
-SUMS = (ast.Add, ast.Sub)
+SUMS, PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
@@ -69,6 +71,7 @@ OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 mi
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
+SLICE, TOTAL = "a slice here as in another place", "the earlier value here, too"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
 BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
@@ -96,7 +99,7 @@ class Changes:
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
     unread: Collection[str]  # parameters that the function does not read
-    products: Collection[ast.BinOp]  # in the function
+    inside: Sequence[ast.AST]  # all nodes in the function
     list_factors: Callable[[int], Sequence[str]]  # gives the names of what a backward pass may multiply by
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
@@ -136,6 +139,10 @@ class Changes:
             yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
         if isinstance(node, ast.Compare):
             yield from ((node, each, CONDITION) for each in self._list_conditions(node))
+        is_number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+        if is_number or isinstance(node, ast.Slice) or (isinstance(node, ast.Call) and self.is_counted(node)):
+            marked = above if isinstance(node, ast.Slice) else node
+            yield from ((marked, ast.Name(each, ast.Load()), NAME) for each in self.unread)
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
         if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call) and not is_endless(node):
@@ -155,9 +162,10 @@ class Changes:
         own = node.operand if isinstance(node, ast.UnaryOp) else node
         if not isinstance(own, ast.BinOp):
             return
-        for product in self.products:
-            if own in ast.walk(product):
-                continue  # which would stand in itself
+        for product in self.inside:
+            is_product = isinstance(product, ast.BinOp) and isinstance(product.op, PRODUCTS)
+            if not isinstance(product, ast.BinOp) or not is_product or own in ast.walk(product):
+                continue  # it would stand in itself
             for name, side in (("left", product.left), ("right", product.right)):
                 is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
                 if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
@@ -166,11 +174,12 @@ class Changes:
     def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
         """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""
         names = Counter(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
-        for one, count in names.items():
+        for one in names:
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
-                if (is_sum and other in names) or (count > 1 and other not in names):
-                    words = NAMES if other in names else EVERYWHERE
-                    yield node, _Exchange(one, other).visit(copy_whole(node)), words
+                if is_sum and other in names:
+                    yield node, Exchange(one, other).visit(copy_whole(node)), NAMES
+                elif other not in names:
+                    yield from ((node, each, EVERYWHERE) for each in rename(node, one, other))
 
     def _list_products(self, node: ast.expr) -> Iterator[ast.BinOp]:
         """List a value times a fraction x, divided by x, and divided by 1 − x."""
@@ -279,6 +288,9 @@ class Changes:
         if lower or upper:
             yield marked, ast.Slice(upper, lower, node.step), SIDES
             yield from ((marked, each, NOTHING) for each in (ast.Slice(None, upper), ast.Slice(lower, None)))
+        others = [each for each in self.inside if isinstance(each, ast.Slice) and (each.lower or each.upper)]
+        texts = {ast.unparse(each): each for each in others}
+        yield from ((marked, each, SLICE) for text, each in texts.items() if text != ast.unparse(node))
         if bool(lower) != bool(upper):
             other = ast.UnaryOp(ast.USub(), lower or upper)  # type: ignore[arg-type]  (one of them is there)
             yield marked, ast.Slice(other, None) if upper else ast.Slice(None, other), OTHER_END
@@ -342,6 +354,9 @@ class Changes:
             yield node, ast.Pass(), LINE
         for name in names if isinstance(node.value, ast.Call) else ():
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
+            others = [*self.list_alike(name, node.lineno)][:MOST_NAMES]
+            yield from ((node, each, EVERYWHERE) for other in others for each in rename(node, name, other))
+        yield from ((node, ast.Assign(node.targets, each), TOTAL) for each in self._list_totals(node))
         if isinstance(target := node.targets[0], ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
@@ -355,8 +370,17 @@ class Changes:
         for other in [*self.list_alike(name, node.lineno)][:MOST_NAMES] if name.isidentifier() else ():
             if other.isidentifier():
                 both = ast.Tuple([ast.Name(each, ast.Store()) for each in (name, other)], ast.Store())
-                values: list[ast.expr] = [node.value, _Exchange(name, other).visit(copy_whole(node.value))]  # type: ignore[list-item]
+                values: list[ast.expr] = [node.value, Exchange(name, other).visit(copy_whole(node.value))]  # type: ignore[list-item]
                 yield ast.Assign([both], ast.Tuple(values, ast.Load()))
+
+    def _list_totals(self, node: ast.Assign) -> Iterator[ast.BinOp]:
+        """List what a loop assigns to a name, joined with the value that the name had before."""
+        loops = [each for each in self.inside if isinstance(each, ast.For | ast.While) and node in ast.walk(each)]
+        begins = min((each.lineno for each in loops), default=0)
+        before = [each for each in self.inside if isinstance(each, ast.Assign) and each.lineno < begins]
+        for name in {ast.unparse(node.targets[0])} & {ast.unparse(each.targets[0]) for each in before}:
+            earlier = ast.parse(name, mode="eval").body
+            yield from (ast.BinOp(earlier, op(), node.value) for op in (ast.Add, ast.Mult, ast.MatMult))
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED
@@ -364,17 +388,6 @@ class Changes:
 
     def _of_if(self, node: ast.If, _: Slot) -> Iterator[Change]:
         yield node.test, ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse), OPPOSITE
-
-
-class _Exchange(ast.NodeTransformer):
-    """Exchanges expressions by their texts."""
-
-    def __init__(self, one: str, other: str) -> None:
-        self._texts = {one: other, other: one}
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        text = ast.unparse(node) if isinstance(node, NAMED) else ""
-        return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
 
 
 def get_node(slot: Slot) -> ast.AST:

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from whichline.locate.instrument import copy_whole
+
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
+WORD = re.compile(r"[^\W_]+")  # of a name
 MOST_AXES = 8  # of an operand of einsum
 
 
@@ -99,3 +102,50 @@ def list_patterns(text: str) -> Iterator[str]:
             between = term[one.end() : other.start()]
             new = f"{term[: one.start()]}{other.group()}{between}{one.group()}{term[other.end() :]}"
             yield "".join((*terms[:number], new, *terms[number + 1 :]))
+
+
+class Exchange(ast.NodeTransformer):
+    """Exchanges two names, attributes or items by their texts; `count` is the number of places that it changed."""
+
+    def __init__(self, one: str, other: str) -> None:
+        self._texts = {one: other, other: one}
+        self.count = 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        text = ast.unparse(node) if isinstance(node, NAMED) else ""
+        if text not in self._texts:
+            return super().visit(node)
+        self.count += 1
+        return ast.parse(self._texts[text], mode="eval").body
+
+
+class _Rename(ast.NodeTransformer):
+    """Puts another word in place of one in all names; `count` is the number of names that it changed."""
+
+    def __init__(self, one: str, other: str) -> None:
+        self._word, self._other = re.compile(rf"(?<![^\W_]){re.escape(one)}(?![^\W_])"), other
+        self.count = 0
+
+    def _rename(self, name: str) -> str:
+        new = self._word.sub(self._other, name)
+        self.count += new != name
+        return new
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._rename(node.id), node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
+        return ast.Attribute(self.visit(node.value), self._rename(node.attr), node.ctx)
+
+
+def rename(node: ast.AST, one: str, other: str) -> Iterator[ast.AST]:
+    """List a node with another name in all places, if there are several.
+
+    Of names that differ in one word, such as `graph.src` and `graph.dst`, that word is changed in all names.
+    """
+    pairs = zip(WORD.findall(one), WORD.findall(other), strict=False)
+    differ = [pair for pair in pairs if pair[0] != pair[1]]
+    are_words = len(differ) == 1 and one.replace(*differ[0]) == other and differ[0][1].isidentifier()
+    change = _Rename(*differ[0]) if are_words else Exchange(one, other)
+    new = change.visit(copy_whole(node))
+    yield from [new] * (change.count > 1)

@@ -81,7 +81,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     is_half = 2 * len(explained) >= len(failing)
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
-    first = [*found[:is_first_plain], *list_wrong_masks(found)[:1]]
+    first = [*found[:is_first_plain], *map(move_to_origin, list_wrong_masks(found)[:1])]
     return Numbers(findings, patch, doubtful, [(_report(each, runner, explained, ""), each.patch) for each in first])
 
 

@@ -8,6 +8,7 @@ import ast
 import gc
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,12 +36,12 @@ from whichline.locate.trace import Trace
 
 Line = tuple[str, str, int]  # file, function, number
 
-PRODUCTS = (ast.Mult, ast.Div)
 MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 KINDS = 4  # of tests; a mutant is tried on the shortest of these first
 LEAST = 0.7  # of the lines that tests run without a mutant
 MOST_PASSING = 12  # tests that must still pass
+OF_OTHERS = 2  # tests of each other problem that must still pass
 ASK = "What should this be, by the formula?"
 ASK_ORDER = "Which line should come first, and which values does each of them read?"
 
@@ -106,33 +107,72 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     adapters = {case.call for test in tests for case in test.cases()[:1]}
-    for repair in _list_repairs(runner, trace, near, adapters - {find_outermost(name) for _, name, _ in near}, patch):
+    right, shared = _list_others(runner, failing[0].problem)
+    last = (adapters - {find_outermost(name) for _, name, _ in near}, shared)
+    for repair in _list_repairs(runner, trace, near, *last, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
-        if (only is None or repair.mutant.line in only) and repair.function.passes(repair.mutant, tests):
+        is_in = only is None or repair.mutant.line in only
+        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, right):
             return repair
     return None
 
 
+def _breaks_others(runner: Runner, repair: Repair, others: Sequence[Test]) -> bool:
+    """Tell whether tests that pass without a repair fail with it."""
+    function = Function(runner, repair.function.file, repair.function.mutable)
+    return not all(function.passes(repair.mutant, [test], counts_lines=False) for test in others)
+
+
+def _list_others(runner: Runner, problem: str) -> tuple[list[Test], set[tuple[str, str]]]:
+    """List a few tests of each other problem that pass, and the outermost functions that they run."""
+    problems, ran = dict[str, list[Test]](), set[tuple[str, str]]()
+    for test in runner.suite.tests:
+        if test.problem != problem and not test.memory:
+            problems.setdefault(test.problem, []).append(test)
+    passing = []
+    for test in (test for tests in problems.values() for test in choose_kinds(tests, OF_OTHERS)):
+        called = set[tuple[str, str]]()
+        sys.setprofile(lambda frame, *_: called.add((frame.f_code.co_filename, frame.f_code.co_qualname)))
+        try:
+            is_right = runner.passes_as_is(test)
+        finally:
+            sys.setprofile(None)
+        if is_right:
+            passing.append(test)
+            ran |= {(file, find_outermost(name)) for file, name in called if runner.observed.is_students(file)}
+    return passing, ran
+
+
 def _list_repairs(
-    runner: Runner, trace: Trace, near: Sequence[Line], adapters: set[str], patch: Options
+    runner: Runner,
+    trace: Trace,
+    near: Sequence[Line],
+    adapters: Collection[str],
+    shared: Collection[tuple[str, str]],
+    patch: Options,
 ) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
-    Where a line raises, those of the nearest function come first.
-    These adapters come last, since they pass arguments on: a change there may make up for a mistake elsewhere. So may
-    the sign of an argument, in any function.
+    Where a line raises, those of the nearest function come first; otherwise the functions that right problems run, too,
+    take turns with the others. These adapters come last, since they pass arguments on: a change there may make up
+    for a mistake elsewhere. So may the sign of an argument, in any function.
     """
-    parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], Repair]]()
+    parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], bool, Repair]]()
     is_raised = not isinstance(trace.error, WrongAnswer)
     for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near)):
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         for mutant in _list_mutants(trace, file, mutable, parameters):
-            by_kind = (number, mutant.rank) if is_raised else (mutant.rank, number)
-            distance = min(abs(mutant.line - each) for each in lines)
-            found.append(((mutant.is_sign_of_argument, is_last, *by_kind, distance), Repair(function, mutant)))
-    yield from (repair for _, repair in sorted(found, key=itemgetter(0)))
+            kind = (mutant.is_sign_of_argument, is_last, 0 if is_raised else mutant.rank)
+            place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
+            is_shared = not is_raised and (file, name) in shared
+            found.append(((*kind, *place), is_shared, Repair(function, mutant)))
+    turns, ordered = Counter[tuple[Any, ...]](), list[tuple[tuple[Any, ...], Repair]]()
+    for (*kind, _, _, _), is_shared, repair in sorted(found, key=itemgetter(0)):
+        turns[*kind, is_shared] += 1
+        ordered.append(((*kind, turns[*kind, is_shared], is_shared), repair))
+    yield from (repair for _, repair in sorted(ordered, key=itemgetter(0)))
 
 
 def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:
@@ -151,7 +191,7 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
         made.keys() - _list_read(tree, name),
         _group_calls(tree),
         mutable.unread,
-        [each for each in ast.walk(mutable.function) if isinstance(each, ast.BinOp) and isinstance(each.op, PRODUCTS)],
+        [*ast.walk(mutable.function)],
         partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
     )
     return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]
@@ -188,7 +228,7 @@ class Function:
     def __init__(self, runner: Runner, file: str, mutable: Mutable, patch: Options = MappingProxyType({})) -> None:
         self.runner, self.file, self.mutable, self.patch = runner, file, mutable, patch
         places = runner.observed.files[file].places if patch else []
-        mutable.probed = {span_of(each.node): number for number, each in enumerate(places) if each in patch}
+        self._probed = {span_of(each.node): number for number, each in enumerate(places) if each in patch}
         self._imports, self._functions = -1, list[FunctionType]()
 
     def passes(self, mutant: Mutant, tests: Sequence[Test], counts_lines: bool = True) -> bool:
@@ -196,6 +236,7 @@ class Function:
 
         If lines are counted, nor do they if they then run far fewer: such a mutant only avoids the wrong code.
         """
+        self.mutable.probed = self._probed
         code = self.mutable.compile(mutant, self.file)
         if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
             return False
