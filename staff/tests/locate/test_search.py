@@ -369,7 +369,7 @@ def test_a_number_next_to_which_others_do_as_well_is_no_second_mistake(find_alon
 def run_scaled"""
     called = ("scores_of(Q.to(wide), K.to(wide), mask), -1)", "in_rows(Q.to(wide), K.to(wide), mask), -1)")
     found = find_alone(ATTENTION, ("def run_scaled", rows), called, ("d_k = Q.shape[-1]", "d_k = K.shape[-2]"))
-    assert list_marks(found) == ["K.shape[-2]"]
+    assert list_marks(found) == ["K.shape[-2]", "..., : min(step, size - i), :"]
 
 
 def test_a_table_with_wrong_axes_is_marked_where_it_is_made_and_not_where_rows_are_taken(find_alone: Explain) -> None:
@@ -443,6 +443,45 @@ def test_a_table_of_numbers_is_marked_in_place_of_what_is_computed_from_it(find_
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
     kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
     assert list_marks(find_alone(ATTENTION, ("scores.masked_fill(~mask, -math.inf)", low), kept))[0] == mark
+
+
+def test_a_low_number_with_a_name_is_marked_where_it_is_made(find_alone: Explain) -> None:
+    low = "low = torch.finfo(torch.float16).min\n        scores = torch.where(mask, scores, low)"
+    (finding,) = find_alone(ATTENTION, ("scores = scores.masked_fill(~mask, -math.inf)", low))
+    assert list_marks([finding]) == ["torch.finfo(torch.float16).min"]
+    assert finding.said[0].startswith(
+        "Line 23 uses this: `torch.where(mask, scores, low)`. Expected the masked, scaled"
+    )
+
+
+def test_heads_that_are_repeated_as_a_whole_are_marked_where_they_are_and_not_where_they_are_reshaped(
+    find_alone: Explain,
+) -> None:
+    repeat = """def repeat(x, group):
+    wide = x.unsqueeze(-4).expand(*x.shape[:-3], group, *x.shape[-3:])
+    return wide.reshape(*x.shape[:-3], -1, *x.shape[-2:])"""
+    called = ("k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)", "repeat(k, group), repeat(v, group)")
+    (finding,) = find_alone("decoding", above("def run_decoding", repeat), called)
+    assert list_marks([finding]) == ["x.unsqueeze(-4).expand(*x.shape[:-3], group, *x.shape[-3:])"]
+    assert finding.said[0].startswith("Line 115 reshapes this: `wide.reshape(*x.shape[:-3], -1, *x.shape[-2:])`. ")
+
+
+def test_a_step_that_a_helper_lacks_is_marked_in_the_helper(find_alone: Explain) -> None:
+    helper = """def boltzmann(energy):
+    e = torch.exp(energy.amin(-1, keepdim=True) - energy)
+    return e / e.sum(-1, keepdim=True)
+
+
+def weights_of(q, k, mask):
+    energy = -scores_of(q, k, None)
+    if mask is not None:
+        energy = energy.masked_fill(~mask & mask.any(-1, keepdim=True), math.inf)
+    weights = boltzmann(energy)
+    return weights"""
+    called = ("run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)", "weights_of(Q.to(wide), K.to(wide), mask)")
+    (finding,) = find_alone(ATTENTION, above("def run_scaled", helper), called)
+    assert list_marks([finding]) == ["boltzmann(energy)"]
+    assert " returns this: `weights_of(Q.to(wide), K.to(wide), mask)`. Expected the weights; " in finding.said[0]
 
 
 def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:

@@ -1,13 +1,11 @@
 """What replacements do, the proved ones, and which of several explain the most."""
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from whichline.engine.compare import WrongAnswer
 from whichline.locate.candidates import NEXT, list_later
@@ -15,10 +13,7 @@ from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.trace import Trace
-from whichline.locate.values import as_value, find_layout, is_equal, is_mask, share_numbers
-
-# Differences that are the same in all rows of a table.
-OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")
+from whichline.locate.values import is_equal
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,7 @@ class Found:
     is_clean: bool = True  # whether everything computed later is right, too
     shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
     origin: Expression | None = None  # the one to show, if the first one only takes rows of it or rewrites it
+    use: str = ""  # what the first one does with it
 
     @property
     def place(self) -> Expression:
@@ -40,47 +36,6 @@ class Found:
     @property
     def option(self) -> Option:
         return next(iter(self.patch.values()))
-
-
-def move_to_origin(found: Found) -> Found:
-    """Move the mark to where a wrong table is made of which rows are taken, or the two values of a mask.
-
-    The expression of a mask may only write these another way.
-    """
-    trace, ((place, *others), origin) = found.trace, (found.patch, None)
-    step = trace.steps.get(found.option.names[0])
-    if others or found.shown or step is None:
-        return found
-    while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
-        origin = before
-    return replace(found, origin=_find_table(trace, place) if OF_TABLES.search(found.difference.words) else origin)
-
-
-def _find_table(trace: Trace, place: Expression) -> Expression | None:
-    """Find what made the unknown table of which an expression takes rows, as `table[positions].to(x.dtype)` does."""
-    value = as_value(trace.values[place][0])
-    converted = [each for each in trace.list_operands(place) if isinstance(trace.values[each][0], Tensor)]
-    same = [each for each in converted if find_layout(as_value(trace.values[each][0]), value) is not None]
-    lookup = trace.find_origin(same[0] if same else place)
-    read = [each for each in trace.list_operands(lookup) if each.node is getattr(lookup.node, "value", None)]
-    match = trace.match(read[0]) if read else None
-    is_right = match is not None and list(match.axes[0] or ()) == sorted(match.axes[0] or ())
-    origin = trace.find_origin(read[0]) if isinstance(lookup.node, ast.Subscript) and read and not is_right else place
-    return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
-
-
-def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
-    """Find the unknown tensor that an expression takes a part of, or writes another way: `== 0`, `~`, a slice."""
-    value, operands = trace.values[place][-1], [x for x in trace.list_operands(place) if not trace.is_number(x)]
-    if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.values[place]) > 1:
-        return None
-    origin = trace.find_origin(operands[0])
-    of = trace.values[origin][-1]
-    if not isinstance(of, Tensor) or not is_mask(of) or trace.match(origin) or not trace.is_before(origin, place):
-        return None
-    is_part = share_numbers(*(trace.objects[each][-1] for each in (origin, place)))
-    is_same = value.shape == of.shape and torch.equal(value == value.flatten()[0], of == of.flatten()[0])
-    return origin if is_part or is_same else None
 
 
 def join_patches(found: Iterable[Found]) -> Options:

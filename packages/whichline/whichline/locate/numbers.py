@@ -24,9 +24,9 @@ from whichline.locate.found import (
     join_patches,
     list_doubtful,
     list_wrong_masks,
-    move_to_origin,
     place_in,
 )
+from whichline.locate.moved import REORDERED, find_returned, has_other_arguments, move_inside, move_to_origin
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
@@ -36,10 +36,9 @@ from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unused_arguments import find_unread, is_needed
-from whichline.locate.values import is_equal, is_mask, is_one
+from whichline.locate.values import is_equal, is_one
 
 MOST = 2  # places that are reported
-REORDERED = re.compile("the same numbers|in their order")
 WIDTH = 60  # of an expression in a sentence
 EXTRA = "Where in the formula is this step?"
 ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
@@ -74,7 +73,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
         return Numbers(_find_inner(runner, found, wrong))
-    shown = list({each.place: each for each in reversed(found)}.values())[::-1]
+    shown = list({each.place: each for each in map(move_inside, reversed(found))}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
     _note_corrections(runner.observed, shown, findings)
@@ -214,10 +213,9 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
 
 
 def _describe_rewritten(found: Found, root: Path) -> str:
-    """Name the line that makes a mask of what is marked, or takes rows of it."""
+    """Name the line that makes a mask of what is marked, takes rows of it, reshapes or returns it."""
     place = next(iter(found.patch))
-    how = "makes a mask of" if is_mask(found.trace.steps[found.option.names[0]].value.tensor) else "takes rows of"
-    return f"{_name_line(place, found.place, root)} {how} this: `{_shorten(place)}`. " if found.origin else ""
+    return f"{_name_line(place, found.place, root)} {found.use} this: `{_shorten(place)}`. " if found.origin else ""
 
 
 def _name_line(place: Expression, beside: Expression, root: Path) -> str:
@@ -255,14 +253,9 @@ def _describe_unused(found: Found, observed: Observed) -> str:
 def _describe_returned(found: Found, root: Path) -> str:
     """Name the line of the student's own that computes what a call returns, unless its arguments are wrong."""
     trace, place = found.trace, found.place
-    are_arguments_wrong = bool(found.shown) or f"; found `{place.called}` of" in found.difference.words
-    is_call = isinstance(place.node, ast.Call) and not are_arguments_wrong
-    values = trace.objects[place] if is_call else []
-    inside = trace.list_inside(place) if len(values) == 1 else ()
-    computed = (each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read)
-    if not (origin := next(computed, None)):
-        return ""
-    return f" {_name_line(origin, place, root)} computes it: `{_shorten(origin)}`."
+    is_its = not found.shown and not has_other_arguments(found)
+    origin = find_returned(trace, place) if is_its else None
+    return f" {_name_line(origin, place, root)} computes it: `{_shorten(origin)}`." if origin else ""
 
 
 def _is_seen(trace: Trace, place: Expression) -> bool:

@@ -130,9 +130,9 @@ def _list_others(runner: Runner, problem: str) -> tuple[list[Test], set[tuple[st
     for test in runner.suite.tests:
         if test.problem != problem and not test.memory:
             problems.setdefault(test.problem, []).append(test)
-    passing = []
+    passing, called = [], set[tuple[str, str]]()
     for test in (test for tests in problems.values() for test in choose_kinds(tests, OF_OTHERS)):
-        called = set[tuple[str, str]]()
+        called.clear()
         sys.setprofile(lambda frame, *_: called.add((frame.f_code.co_filename, frame.f_code.co_qualname)))
         try:
             is_right = runner.passes_as_is(test)

@@ -1,0 +1,126 @@
+"""Where a mistake is shown: at what was computed wrong, in place of what only takes, reshapes or returns it."""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from whichline.locate.found import Found
+from whichline.locate.probe import Expression
+from whichline.locate.trace import Trace
+from whichline.locate.values import as_value, find_layout, is_mask, is_near, share_numbers
+
+REORDERED = re.compile("the same numbers|in their order")
+OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")  # differences that are the same in all rows
+NOT_HIDDEN = re.compile("where −inf belongs")
+LOW = -1e3  # such numbers stand for −inf in masks
+RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange")
+
+
+def move_to_origin(found: Found) -> Found:
+    """Move the mark to where a wrong table is made of which rows are taken, the two values of a mask, or a number.
+
+    The expression of a mask may only write these another way.
+    """
+    trace, ((place, *others), origin) = found.trace, (found.patch, None)
+    step, words = trace.steps.get(found.option.names[0]), found.difference.words
+    if others or found.shown or step is None:
+        return found
+    while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
+        origin = before
+    ways: list[tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]] = [
+        (OF_TABLES, _find_table, "takes rows of"),
+        (NOT_HIDDEN, _find_low, "uses"),
+        (REORDERED, _find_reshaped, "reshapes"),
+    ]
+    moved = [(at, use) for pattern, find, use in ways if pattern.search(words) and (at := find(trace, place))]
+    if moved:
+        return replace(found, origin=moved[0][0], use=moved[0][1])
+    return replace(found, origin=origin, use="makes a mask of")
+
+
+def move_inside(found: Found) -> Found:
+    """Move the mark into the function of the student's that computes a wrong value from the right arguments."""
+    trace, place, (_, *others) = found.trace, found.place, found.patch
+    is_one = place in trace.objects and not others and not found.shown and not has_other_arguments(found)
+    operands = trace.list_operands(place) if is_one and not trace.match(place) else []
+    if all(map(trace.is_number, operands)):
+        return found
+    alike = [each for each in trace.places if each.called == place.called and each is not place]
+    inside = find_returned(trace, place)
+    is_its = inside is not None and all(map(trace.match, operands)) and not any(map(trace.match, alike))
+    return replace(found, origin=inside, use="returns") if is_its else found
+
+
+def has_other_arguments(found: Found) -> bool:
+    """Tell whether the difference is that a call gets other values than the reference computes with."""
+    return f"; found `{found.place.called}` of" in found.difference.words
+
+
+def find_returned(trace: Trace, place: Expression) -> Expression | None:
+    """Find what computes that which a call of a function of the student's returns; it must run once."""
+    values = trace.objects[place] if isinstance(place.node, ast.Call) else []
+    inside = trace.list_inside(place) if len(values) == 1 else ()
+    return next((each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read), None)
+
+
+def _find_table(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made the unknown table of which an expression takes rows, as `table[positions].to(x.dtype)` does."""
+    value = as_value(trace.values[place][0])
+    converted = [each for each in trace.list_operands(place) if isinstance(trace.values[each][0], Tensor)]
+    same = [each for each in converted if find_layout(as_value(trace.values[each][0]), value) is not None]
+    lookup = trace.find_origin(same[0] if same else place)
+    read = [each for each in trace.list_operands(lookup) if each.node is getattr(lookup.node, "value", None)]
+    match = trace.match(read[0]) if read else None
+    is_right = match is not None and list(match.axes[0] or ()) == sorted(match.axes[0] or ())
+    is_lookup = isinstance(lookup.node, ast.Subscript) and read and not is_right
+    origin = _find_maker(trace, trace.find_origin(read[0])) if is_lookup else place
+    return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
+
+
+def _find_maker(trace: Trace, place: Expression) -> Expression:
+    """Find what made a tensor that a call returns, or that is only converted to another dtype."""
+    operands = [each for each in trace.list_operands(place) if isinstance(trace.values[each][0], Tensor)]
+    value = trace.values[place][0]
+    same = [each for each in operands if (x := trace.values[each][0]).shape == value.shape and is_near(x, value)]
+    origin = find_returned(trace, place) or (trace.find_origin(same[0]) if same else place)
+    return place if origin is place or origin.is_read else _find_maker(trace, origin)
+
+
+def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
+    """Find the unknown tensor that an expression takes a part of, or writes another way: `== 0`, `~`, a slice."""
+    value, operands = trace.values[place][-1], [x for x in trace.list_operands(place) if not trace.is_number(x)]
+    if not isinstance(value, Tensor) or len(operands) != 1 or len(trace.values[place]) > 1:
+        return None
+    origin = trace.find_origin(operands[0])
+    of = trace.values[origin][-1]
+    if not isinstance(of, Tensor) or not is_mask(of) or trace.match(origin) or not trace.is_before(origin, place):
+        return None
+    is_part = share_numbers(*(trace.objects[each][-1] for each in (origin, place)))
+    is_same = value.shape == of.shape and torch.equal(value == value.flatten()[0], of == of.flatten()[0])
+    return origin if is_part or is_same else None
+
+
+def _find_low(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made the low number, in another statement, that stands where −inf belongs."""
+    tensor = as_value(trace.values[place][0]).tensor
+    for each in trace.list_operands(place):
+        value = as_value(trace.values[each][0]).tensor
+        origin = trace.find_origin(each)
+        if value.numel() == 1 and value < LOW and (tensor == value).any() and origin.line != place.line:
+            return None if origin.is_read else origin
+    return None
+
+
+def _find_reshaped(trace: Trace, place: Expression) -> Expression | None:
+    """Find the unknown tensor of which an expression only changes the shape."""
+    operands = [x for x in trace.list_operands(place) if isinstance(trace.values[x][0], Tensor)]
+    if place.called.rpartition(".")[2] not in RESHAPING or len(operands) != 1 or trace.match(operands[0]):
+        return None
+    pairs = zip(trace.values[operands[0]], trace.values[place], strict=False)
+    is_same = all(of.numel() == value.numel() and torch.equal(of.flatten(), value.flatten()) for of, value in pairs)
+    origin = trace.find_origin(operands[0])
+    return origin if is_same and not origin.is_read else None
