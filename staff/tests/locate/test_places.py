@@ -276,8 +276,15 @@ def test_two_mistakes_are_told_with_both_places(explain: Explain) -> None:
 
 
 def test_an_argument_that_nothing_reads(explain: Explain) -> None:
-    (finding,) = explain(ROPE, ("theta ** (", "10000.0 ** ("))
+    finding, *_ = explain(ROPE, ("theta ** (", "10000.0 ** ("), ("= first * sin +", "= first * sin -"))
     assert marked(finding) == "theta"
+    assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
+
+
+@pytest.mark.parametrize("name", ["theta", "base"])
+def test_a_number_in_the_place_of_an_argument_is_marked(explain: Explain, name: str) -> None:
+    (finding,) = explain(ROPE, ("self, d, theta, longest", f"self, d, {name}, longest"), ("theta ** (", "10000.0 ** ("))
+    assert marked(finding) == "10000.0"
     assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
 
 

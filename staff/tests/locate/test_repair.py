@@ -126,6 +126,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("c = 'abcd'\n    return c[a:b] + c[: b - 1]", (1, 3), "bcbc", changes.SLICE),
         ("c = 2\n    for d in (a, b):\n        c = d\n    return c", (7, 2), 28, changes.TOTAL),
         ("return a * 9", (7, 2), 14, changes.NAME),
+        ("b = 9\n    return a * b", (7, 2), 14, changes.MISSING),
         ("return 'abcde'[:1] * a", (2, 3), "dd", changes.NAME),
     ],
 )

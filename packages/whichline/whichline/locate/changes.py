@@ -71,6 +71,7 @@ OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 mi
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
+MISSING = "this only if nothing is passed"
 SLICE, TOTAL = "a slice here as in another place", "the earlier value here, too"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
 BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
@@ -208,7 +209,7 @@ class Changes:
     def _list_names(self, node: ast.expr, most: int = MOST_NAMES) -> list[ast.expr]:
         """List the names that may take the place of a name or a number."""
         names = [*self.list_alike(ast.unparse(node), node.lineno)][:most]
-        return [ast.parse(name, mode="eval").body for name in names]
+        return [ast.parse(name, mode="eval").body for name in dict.fromkeys((*names, *self.unread))]
 
     def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
         match node.value:
@@ -357,7 +358,12 @@ class Changes:
             others = [*self.list_alike(name, node.lineno)][:MOST_NAMES]
             yield from ((node, each, EVERYWHERE) for other in others for each in rename(node, name, other))
         yield from ((node, ast.Assign(node.targets, each), TOTAL) for each in self._list_totals(node))
-        if isinstance(target := node.targets[0], ast.Subscript):
+        target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}
+        if isinstance(target, ast.Name) and target.id in parameters - names:
+            given = ast.Name(target.id, ast.Load())
+            is_missing = ast.Compare(given, [ast.Is()], [ast.Constant(None)])
+            yield node.value, ast.Assign(node.targets, ast.IfExp(is_missing, node.value, given)), MISSING
+        if isinstance(target, ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
             both = ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])

@@ -20,7 +20,7 @@ from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
 from whichline.locate.fallback import find_fallback, find_second, find_simpler
-from whichline.locate.numbers import find_numbers, is_rounded
+from whichline.locate.numbers import find_numbers, find_unread_argument, is_rounded
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.options import Options
 from whichline.locate.reference import load_references
@@ -95,19 +95,21 @@ def _find_corrected(case: Diagnosis) -> list[Finding]:
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:
-    if not case.numbers:
-        return []
+    tests = case.numbers, case.failing, case.passing
+    unread = find_unread_argument(case.runner, case.numbers)
+    if unread.findings and (simpler := find_simpler(case.runner, *tests, unread.doubtful)):
+        return [replace(simpler, said=unread.findings[0].said)]
+    if unread.findings and unread.is_sure:
+        return [*unread.findings]
     numbers = find_numbers(case.runner, case.numbers, case.failing)
     found, case.patch = [*numbers.findings], numbers.patch
     if numbers.doubtful:
-        simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, numbers.doubtful)
-        if simpler and not case.patch:  # the finding is about an unread argument
-            simpler = replace(simpler, said=found[0].said)
+        simpler = find_simpler(case.runner, *tests, numbers.doubtful)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
             case.patch = {}
             return [simpler]
         for first, patch in numbers.first:
-            if second := find_second(case.runner, case.numbers, case.failing, case.passing, patch, first):
+            if second := find_second(case.runner, *tests, patch, first):
                 return [first, *second]
     return found
 

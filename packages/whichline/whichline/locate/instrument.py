@@ -79,7 +79,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.scope += [node.name] if not self.functions else ["<locals>", node.name]
-        self.file.definitions[".".join(self.scope)] = copy.copy(node)
+        self.file.definitions[".".join(self.scope)] = copy_whole(node)
         self.functions += 1
         outer, self.parameters = self.parameters, _list_parameters(node.args)
         begins = int(ast.get_docstring(node, clean=False) is not None)

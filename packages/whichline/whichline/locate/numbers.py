@@ -52,6 +52,7 @@ class Numbers(NamedTuple):
     findings: Sequence[Finding] = ()
     patch: Options = MappingProxyType({})  # the replacements
     doubtful: Sequence[Expression] = ()  # where else the mistakes may be
+    is_sure: bool = True  # whether the findings stand, whatever else is wrong
     first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
 
 
@@ -60,8 +61,6 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     wrong = [test for test in numbers if not is_rounded(runner, test)]
     if not wrong:
         return Numbers()
-    if unread := _find_unread(runner, wrong):
-        return Numbers(unread, doubtful=runner.look(wrong[0]).places[-1:])
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
@@ -81,7 +80,8 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
     first = [*found[:is_first_plain], *map(move_to_origin, list_wrong_masks(found)[:1])]
-    return Numbers(findings, patch, doubtful, [(_report(each, runner, explained, ""), each.patch) for each in first])
+    reports = [(_report(each, runner, explained, ""), each.patch) for each in first]
+    return Numbers(findings, patch, doubtful, first=reports)
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:
@@ -162,8 +162,9 @@ def is_rounded(runner: Runner, test: Test) -> bool:
     return any(isinstance(x, Tensor) and x.dtype == torch.float32 for x in kept)
 
 
-def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
+def find_unread_argument(runner: Runner, numbers: Sequence[Test]) -> Numbers:
     """Find an argument that the right output depends on, and that the code never reads."""
+    wrong = [test for test in numbers if not is_rounded(runner, test)]
     for test in wrong[:ASKED]:
         trace = runner.look(test)
         call = test.cases()[0].call
@@ -176,9 +177,11 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
             problem = wrong[0].problem
             said = f"Your code never uses `{name}`, but the right answer depends on it."
             tests = tuple(each.name for each in wrong)
-            place = show_place(file, function, node, runner.suite.root)
-            return [Finding(problem, f"{problem}-unread-{name}", (said,), tests=tests, **place)]
-    return []
+            shown = show_place(file, function, node, runner.suite.root)
+            finding = Finding(problem, f"{problem}-unread-{name}", (said,), tests=tests, **shown)
+            place = Expression(file, function, node, name)  # type: ignore[arg-type]
+            return Numbers([finding], doubtful=[place], is_sure=getattr(node, "arg", name) == name)
+    return Numbers()
 
 
 def _describe_proof(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:

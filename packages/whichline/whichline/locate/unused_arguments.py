@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from whichline.locate.reference import Reference
+from whichline.rules.pairing import INIT
 
 Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file and qualified name
 
@@ -36,7 +37,8 @@ def find_unread(
 ) -> Iterator[tuple[str, str, str, ast.arg | ast.expr]]:
     """Yield the arguments that a function receives and does not read.
 
-    For each: the file and the name of the function, the name of the argument, and where it is received.
+    For each: the file and the name of the function, the name of the argument, and where it is received; there it may
+    have another name.
 
     Args:
         ran: file and qualified name of the functions that ran.
@@ -52,6 +54,26 @@ def find_unread(
             yield *unread[-1], name, find_parameters(takes[unread[-1]])[name]
         for function, node in nodes.items() if not takes else ():
             yield from ((*function, name, target) for target in _list_lost(node, name))
+        renamed = [each for function in takes for each in _list_renamed(nodes, function, name)]
+        if renamed and all(_is_only_passed_on(node, name) for node in takes.values()):
+            lost = [(function, own) for function, own in renamed if not _is_read(nodes[function], own)]
+            yield from ((*function, name, find_parameters(nodes[function])[own]) for function, own in lost)
+
+
+def _list_renamed(
+    nodes: Mapping[tuple[str, str], ast.FunctionDef], function: tuple[str, str], name: str
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the functions to which a function passes its parameter under another name, each with that name."""
+    for call in (each for each in ast.walk(nodes[function]) if isinstance(each, ast.Call)):
+        called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        for other, node in nodes.items():
+            *outer, last = other[1].split(".")
+            if called != (outer[-1] if last == INIT and outer else last):
+                continue
+            own = [each for each in find_parameters(node) if each not in ("self", "cls")]
+            given = [*zip(own, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+            passed = [each for each, value in given if isinstance(value, ast.Name) and value.id == name]
+            yield from ((other, each) for each in passed if each in own and each != name)
 
 
 def _list_lost(function: ast.FunctionDef, name: str) -> Iterator[ast.Name]:
