@@ -20,7 +20,7 @@ def run_softmax(in_features: Tensor, dim: int) -> Tensor:
     positive = torch.where(total == 0, 1.0, total)  #: the sum of exp(x − max), and 1 where it is 0. What is 0 / 0?
     reciprocal = 1 / positive  #: 1 / the sum
     log_total = positive.log()  #: log of the sum
-    log_sum = finite + log_total  #: log Σ exp(x)
+    log_sum = finite + log_total  #: log Σ exp(x). What did the maximum, once subtracted, take from it?
     log_softmax = shifted - log_total  #: log of the softmax
     return e / positive  #: the softmax. Which numbers should sum to 1?
 

@@ -484,6 +484,18 @@ def weights_of(q, k, mask):
     assert " returns this: `weights_of(Q.to(wide), K.to(wide), mask)`. Expected the weights; " in finding.said[0]
 
 
+def test_a_repair_of_all_tests_is_told_in_place_of_a_value_that_explains_some(find_alone: Explain) -> None:
+    lonely = above("def run_scaled", "def lonely(mask):\n    return mask.sum(-2, keepdim=True) == 0")
+    plain = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
+    weights = """none = torch.tensor(False) if mask is None else lonely(mask)
+    hidden = scores_of(Q.to(wide), K.to(wide), None if mask is None else mask | none)
+    weights = torch.where(none, 0.0, run_softmax(hidden, -1))"""
+    found = find_alone(
+        ATTENTION, lonely, plain, ("weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)", weights)
+    )
+    assert list_marks(found) == ["-2"]
+
+
 def test_a_comparison_that_a_helper_gets_is_marked_where_it_is_passed(find_alone: Explain) -> None:
     table = "torch.tensor([[holds(i, j) for j in range(length)] for i in range(length)])"
     relate = above("def attend_by_heads", f"def relate(length, holds):\n    return {table}")

@@ -93,10 +93,11 @@ def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Opti
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
-    """Rank causes: if the code computes what belongs there, the name of something else is read, outside a helper."""
+    """Rank causes: if its function computes what belongs there, the name of something else is read, outside a helper."""
     place, option = next(iter(change.items()))
     skipped, is_read = count_skipped(trace, change)
-    is_made = any(option.names[0] in match.names for each in trace.places if (match := trace.match(each)))
+    here = [each for each in trace.places if (each.file, each.function) == (place.file, place.function)]
+    is_made = any(option.names[0] in match.names for each in here if (match := trace.match(each)))
     return not is_made, skipped, is_read != is_made, is_read and trace.find_argument(place) is not None
 
 

@@ -115,10 +115,17 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
 
 
 def _find_second(case: Diagnosis) -> list[Finding]:
-    """Find a repair for the tests that still fail with the one correction that was found."""
+    """Find a repair for the tests that still fail with the one correction that was found, or one for all tests."""
     rest = case.leave_out(case.numbers) if case.patch and len(case.found) == 1 else []
     wrong = [test for test in rest if not (is_rounded(case.runner, test) or case.runner.passes(test, case.patch))]
-    return find_second(case.runner, wrong, case.failing, case.passing, case.patch, case.found[0]) if wrong else []
+    if not wrong:
+        return []
+    if second := find_second(case.runner, wrong, case.failing, case.passing, case.patch, case.found[0]):
+        return second
+    if simpler := find_simpler(case.runner, case.numbers, case.failing, case.passing, [*case.patch]):
+        case.found, case.patch = [], {}
+        return [simpler]
+    return []
 
 
 def find_contract(case: Diagnosis) -> list[Finding]:
@@ -189,7 +196,8 @@ def diagnose(
     with _note_error(case, problem, errors):
         for detect in FOLLOWING:
             if not case.is_over:
-                case.found += detect(case)
+                more = detect(case)  # which may take the place of what was found before
+                case.found = [*case.found, *more]
     with _note_error(case, problem, errors):
         case.found = [*find_crashes(case), *case.found]
     corrections[known:] = [_report(each, case.found) for each in corrections[known:]]

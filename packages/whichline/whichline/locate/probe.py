@@ -171,6 +171,8 @@ class Recorder:
             return self._look_at_batch(place, value) if is_batchedtensor(value) else value
         if isinstance(value, np.ndarray):
             return self._look_at_array(place, value)
+        if place not in self.put and self._is_full(place):
+            return value  # a list that a loop makes longer is read as often as it is long
         if all(type(each) in TENSORS and is_plain(each) for each in value):
             looked = type(value)(self._look(place, each) for each in value)
             return looked if place in self.put else value  # the list itself, since other names may refer to it
@@ -224,10 +226,17 @@ class Recorder:
         self.depths.append(self._depth)
 
     def _note(self, place: Expression, value: Any) -> None:
-        if len(self.values.get(place, ())) < MOST_TIMES:
+        if not self._is_full(place):
             self._append(place, self._keep(value), value)
-        else:
-            self.values[place][:] = [None] * MOST_TIMES
+
+    def _is_full(self, place: Expression) -> bool:
+        """Tell whether an expression has had as many values as are kept; once there are more, none is."""
+        values = self.values.get(place, [])
+        if len(values) < MOST_TIMES:
+            return False
+        if values[-1] is not None:
+            values[:] = [None] * MOST_TIMES
+        return True
 
     def _keep(self, value: Any) -> Any:
         """Copy a value; return the last copy if nothing has changed the tensor, since names are read often."""
