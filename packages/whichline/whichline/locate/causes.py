@@ -93,7 +93,7 @@ def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Opti
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
-    """Rank causes: if its function computes what belongs there, the name of something else is read, outside a helper."""
+    """Rank causes: where the function computes what belongs there, another name is read, outside a helper."""
     place, option = next(iter(change.items()))
     skipped, is_read = count_skipped(trace, change)
     here = [each for each in trace.places if (each.file, each.function) == (place.file, place.function)]
