@@ -9,9 +9,10 @@ from torch import Tensor
 from whichline.engine.suite import Test
 from whichline.locate.instrument import copy_whole
 from whichline.locate.mutants import Mutable, Mutant, find_outermost
+from whichline.locate.mutated import Function
 from whichline.locate.named import span_of
 from whichline.locate.observed import Observed
-from whichline.locate.repair import Function, Repair
+from whichline.locate.repair import Repair
 from whichline.locate.run import Runner
 from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace

@@ -71,7 +71,7 @@ OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 mi
 NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
-MISSING = "this only if nothing is passed"
+MISSING, MERGED = "this only if nothing is passed", "these in the other order"
 SLICE, TOTAL = "a slice here as in another place", "the earlier value here, too"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
 BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
@@ -79,6 +79,7 @@ UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here a
 LIKEWISE = "the same step here as beside it"
 TOO, NESTED = "this step for another name, too", "these two calls in the other order"
 LISTED = "a list here, which a loop does not use up as it does a generator"
+FIRST = (MISSING, MERGED)  # those of which there are few
 LAST = (NOTHING, LINE, FACTOR, CONDITION, ALIKE, TOO)  # those that are tried last
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
@@ -150,7 +151,7 @@ class Changes:
             yield node, make_call("list", node), LISTED
         is_value = isinstance(above, ast.stmt) and field == "value"
         if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
-            yield from ((node, each, FACTOR) for each in self._list_products(node))
+            yield from ((node, each, FACTOR) for each in (*self._list_products(node), *self._list_hidden(node)))
         if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_value or field in OPERANDS):
             factors = (ast.parse(name, mode="eval").body for name in self.list_factors(node.lineno)[:MOST_FACTORS])
             yield from ((node, ast.BinOp(node, ast.Mult(), each), IN_GRADIENT) for each in factors)
@@ -191,11 +192,18 @@ class Changes:
                 yield ast.BinOp(node, ast.Div(), x)
             yield ast.BinOp(node, ast.Div(), ast.BinOp(ast.Constant(1), ast.Sub(), x))
 
+    def _list_hidden(self, node: ast.expr) -> Iterator[ast.BinOp]:
+        """List a value that is 0 where a mask is False, and where it is True."""
+        yield from (ast.BinOp(node, ast.Mult(), each) for each in self._list_both_ways(node))
+
     def _list_conditions(self, node: ast.Compare) -> Iterator[ast.BinOp]:
         """List a comparison of tensors that must also hold where a mask is True, and where it is False."""
+        yield from (ast.BinOp(node, ast.BitAnd(), each) for each in self._list_both_ways(node))
+
+    def _list_both_ways(self, node: ast.expr) -> Iterator[ast.expr]:
         for name in self.list_masks(node.lineno)[:MOST_FACTORS]:
             mask = ast.parse(name, mode="eval").body
-            yield from (ast.BinOp(node, ast.BitAnd(), each) for each in (mask, ast.UnaryOp(ast.Invert(), mask)))
+            yield from (mask, ast.UnaryOp(ast.Invert(), mask))
 
     def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
         yield from ((node, name, NAME) for name in self._list_names(node))
@@ -280,7 +288,8 @@ class Changes:
         yield from ((node, ast.Set([other for other in node.elts if other is not each]), NOTHING) for each in node.elts)
 
     def _of_dict(self, node: ast.Dict, _: Slot) -> Iterator[Change]:
-        yield from ((node, ast.Dict(node.keys, each), ORDER) for each in list_exchanges(node.values))
+        words = MERGED if None in node.keys else ORDER
+        yield from ((node, ast.Dict(node.keys, each), words) for each in list_exchanges(node.values))
 
     def _of_slice(self, node: ast.Slice, slot: Slot) -> Iterator[Change]:
         lower, upper, marked = node.lower, node.upper, slot[0]

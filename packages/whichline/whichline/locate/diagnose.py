@@ -1,6 +1,8 @@
 """Finding the mistakes in a problem: each detector in turn gets the tests that no finding explains yet."""
 
+import linecache
 import math
+import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,16 +21,18 @@ from whichline.locate.calls import judge_calls, pair_functions
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
+from whichline.locate.digits import HALF_INSIDE
 from whichline.locate.fallback import find_fallback, find_second, find_simpler
 from whichline.locate.numbers import find_numbers, find_unread_argument, is_rounded
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.options import Options
 from whichline.locate.reference import load_references
-from whichline.locate.repair import describe_repair
+from whichline.locate.repair import describe_repair, list_ran
 from whichline.locate.repeat import find_unrepeatable
 from whichline.locate.run import Runner, order_by_generality
 from whichline.locate.values import is_equal
 
+OF_DTYPES = re.compile("dtype|itemsize|element_size|float16|half|finfo|bits")  # lines that ask for one
 ASKED = 3  # failing tests whose calls are judged
 
 
@@ -130,7 +134,23 @@ def _find_second(case: Diagnosis) -> list[Finding]:
 
 def find_contract(case: Diagnosis) -> list[Finding]:
     rest = case.leave_out(case.failing)
-    return find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
+    found = find_breaches(case.runner, rest, case.patch, len(case.failing)) if rest else []
+    return [_find_guard(case, each) or each for each in found]
+
+
+def _find_guard(case: Diagnosis, finding: Finding) -> Finding | None:
+    """Find the line that should have half precision computed in float32, if it asks for that in a wrong way."""
+    tests = [test for test in case.failing if test.name in finding.tests and HALF_INSIDE in finding.id]
+    ran = list_ran(case.runner, tests[0]) if tests else ()
+    guards = {line for file, _, line in ran if OF_DTYPES.search(linecache.getline(file, line))}
+    if not guards:
+        return None
+    repair = describe_repair(case.runner, tests, case.failing, case.passing, [], only=guards)
+    if not repair:
+        return None
+    where = f"line {finding.line}" if finding.file == repair.file else f"{finding.file}:{finding.line}"
+    said = tuple(each.replace("This is", f"What {where} computes is", 1) for each in finding.said)
+    return replace(repair, said=said, question=finding.question)
 
 
 def _find_fallback(case: Diagnosis) -> list[Finding]:

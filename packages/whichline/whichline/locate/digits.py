@@ -14,15 +14,17 @@ from whichline.engine.finding import MODULE, Finding
 from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.changes import Slot, get_node
-from whichline.locate.mutants import Mutable, find_outermost
+from whichline.locate.mutants import Mutable
+from whichline.locate.mutated import Function
 from whichline.locate.probe import Expression
-from whichline.locate.repair import Function
+from whichline.locate.repair import list_ran
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
 from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
 
 DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16: 2}
+HALF_INSIDE = "half-inside"  # in the id of a finding
 WORSE = 8.0  # an expression loses digits if its error is so many times that of its operands
 SHOWN = 1e-3  # an output that is further off is wrong, and not short of digits
 AGAIN = 3  # searches for narrow values, each with the ones found before widened
@@ -174,12 +176,12 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         return describe_breach(experiment, trace, [test], "dtype-left-out", [said], question, right, experiment.failing)
     if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
-    return describe_breach(experiment, trace, places, "half-inside", [said], question, right, passing)
+    return describe_breach(experiment, trace, places, HALF_INSIDE, [said], question, right, passing)
 
 
 def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -> Expression | None:
     """Find the dtypes among which this one is missing; with it, all tests pass."""
-    for file, name in dict.fromkeys((place.file, find_outermost(place.function)) for place in trace.order):
+    for file, name in dict.fromkeys((file, name) for file, name, _ in list_ran(experiment.runner, trace.test)):
         tree = read_tree(file)
         mutable = Mutable(tree, name)
         for mutant in mutable.list_mutants(_MoreDtypes(dtype)):
@@ -199,10 +201,11 @@ class _MoreDtypes:
 
     def list_changes(self, slot: Slot) -> Iterator[tuple[ast.AST, ast.AST, str]]:
         match node := get_node(slot):
-            case ast.Compare(ast.Attribute(attr="dtype") as left, [ast.In() | ast.Eq() | ast.Is() as op], [known]):
-                known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In) else known
-                both = ast.Tuple([known, self._new], ast.Load())
-                yield node, ast.Compare(left, [ast.In()], [both]), "another dtype here"
+            case ast.Compare(left, [ast.In() | ast.Eq() | ast.Is() as op], [known]):
+                if getattr(left, "attr", "") == "dtype" or "float16" in ast.unparse(known):
+                    known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In) else known
+                    both = ast.Tuple([known, self._new], ast.Load())
+                    yield node, ast.Compare(left, [ast.In()], [both]), "another dtype here"
 
 
 def _describe_effect(trace: Trace) -> str:

@@ -37,6 +37,11 @@ class Found:
     def option(self) -> Option:
         return next(iter(self.patch.values()))
 
+    @property
+    def has_other_arguments(self) -> bool:
+        """Whether the difference is that a call gets other values than the reference computes with."""
+        return f"; found `{self.place.called}` of" in self.difference.words
+
 
 def join_patches(found: Iterable[Found]) -> Options:
     """Join the proved replacements."""
@@ -77,6 +82,8 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [*map(trace.find_origin, masks)]
     if inside := trace.inside.get(place):
         return [each for each in reversed(trace.places) if each in inside]
+    if found.has_other_arguments:
+        return [place]
     indices = _list_indices(place, operands)
     tensors = [each for each in indices if not trace.is_number(each) and not trace.match(each)]
     if given := [*filter(None, map(trace.find_argument, indices)), *map(trace.find_origin, tensors)]:

@@ -45,7 +45,7 @@ def move_to_origin(found: Found) -> Found:
 def move_inside(found: Found) -> Found:
     """Move the mark into the function of the student's that computes a wrong value from the right arguments."""
     trace, place, (_, *others) = found.trace, found.place, found.patch
-    is_one = place in trace.objects and not others and not found.shown and not has_other_arguments(found)
+    is_one = place in trace.objects and not others and not found.shown and not found.has_other_arguments
     operands = trace.list_operands(place) if is_one and not trace.match(place) else []
     if all(map(trace.is_number, operands)):
         return found
@@ -53,11 +53,6 @@ def move_inside(found: Found) -> Found:
     inside = find_returned(trace, place)
     is_its = inside is not None and all(map(trace.match, operands)) and not any(map(trace.match, alike))
     return replace(found, origin=inside, use="returns") if is_its else found
-
-
-def has_other_arguments(found: Found) -> bool:
-    """Tell whether the difference is that a call gets other values than the reference computes with."""
-    return f"; found `{found.place.called}` of" in found.difference.words
 
 
 def find_returned(trace: Trace, place: Expression) -> Expression | None:

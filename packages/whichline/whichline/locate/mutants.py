@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from whichline.locate.changes import EVERYWHERE, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, count_read, get_node
+from whichline.locate.changes import EVERYWHERE, FIRST, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, count_read, get_node
 from whichline.locate.derived import NAMED
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
@@ -42,6 +42,8 @@ class Mutant:
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
+        if self.words in FIRST:
+            return -1
         return 2 if self.words in (*LAST, EXCHANGED) else int(is_late)
 
 

@@ -26,7 +26,7 @@ from whichline.locate.found import (
     list_wrong_masks,
     place_in,
 )
-from whichline.locate.moved import REORDERED, find_returned, has_other_arguments, move_inside, move_to_origin
+from whichline.locate.moved import REORDERED, find_returned, move_inside, move_to_origin
 from whichline.locate.named import span_of
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
@@ -256,7 +256,7 @@ def _describe_unused(found: Found, observed: Observed) -> str:
 def _describe_returned(found: Found, root: Path) -> str:
     """Name the line of the student's own that computes what a call returns, unless its arguments are wrong."""
     trace, place = found.trace, found.place
-    is_its = not found.shown and not has_other_arguments(found)
+    is_its = not found.shown and not found.has_other_arguments
     origin = find_returned(trace, place) if is_its else None
     return f" {_name_line(origin, place, root)} computes it: `{_shorten(origin)}`." if origin else ""
 

@@ -5,8 +5,6 @@ is tried on one test before it is tried on all.
 """
 
 import ast
-import gc
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from traceback import walk_tb
-from types import CodeType, FrameType, FunctionType, MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import torch
@@ -25,8 +23,8 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.alike import Names
 from whichline.locate.changes import Changes
-from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_code, find_outermost
-from whichline.locate.named import span_of
+from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_outermost
+from whichline.locate.mutated import KINDS, Function
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression
@@ -38,8 +36,6 @@ Line = tuple[str, str, int]  # file, function, number
 
 MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
-KINDS = 4  # of tests; a mutant is tried on the shortest of these first
-LEAST = 0.7  # of the lines that tests run without a mutant
 MOST_PASSING = 12  # tests that must still pass
 OF_OTHERS = 2  # tests of each other problem that must still pass
 ASK = "What should this be, by the formula?"
@@ -159,11 +155,11 @@ def _list_repairs(
     for a mistake elsewhere. So may the sign of an argument, in any function.
     """
     parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], bool, Repair]]()
-    is_raised = not isinstance(trace.error, WrongAnswer)
-    for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near)):
+    is_raised, ran = not isinstance(trace.error, WrongAnswer), list_ran(runner, trace.test)
+    for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near, ran)):
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
-        for mutant in _list_mutants(trace, file, mutable, parameters):
+        for mutant in _list_mutants(trace, file, mutable, parameters, ran):
             kind = (mutant.is_sign_of_argument, is_last, 0 if is_raised else mutant.rank)
             place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
             is_shared = not is_raised and (file, name) in shared
@@ -175,7 +171,29 @@ def _list_repairs(
     yield from (repair for _, repair in sorted(ordered, key=itemgetter(0)))
 
 
-def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]]) -> list[Mutant]:
+def list_ran(runner: Runner, test: Test) -> dict[Line, None]:
+    """List the lines of the student's that run in a test, those of computations and all others, in their order."""
+    ran = dict[Line, None]()
+
+    def follow(frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if not runner.observed.is_students(code.co_filename):
+            return None
+        ran[code.co_filename, find_outermost(code.co_qualname), frame.f_lineno] = None
+        return follow
+
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        runner.passes_as_is(test)
+    finally:
+        sys.settrace(before)
+    return ran
+
+
+def _list_mutants(
+    trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]], ran: Collection[Line]
+) -> list[Mutant]:
     """List the mutants of a function that change what ran in a test."""
     tree, name = read_tree(file), mutable.name
     made = _list_constructed(tree, name)
@@ -194,7 +212,8 @@ def _list_mutants(trace: Trace, file: str, mutable: Mutable, parameters: Mapping
         [*ast.walk(mutable.function)],
         partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
     )
-    return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in names.lines]
+    lines = names.lines | {line for at, function, line in ran if (at, function) == (file, name)}
+    return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in lines]
 
 
 def describe_repair(
@@ -205,9 +224,10 @@ def describe_repair(
     near: Sequence[Line],
     patch: Options = MappingProxyType({}),
     beside: Sequence[Finding] = (),
+    only: Collection[int] | None = None,
 ) -> Finding | None:
     """Find a repair for some tests, beside the replacements of other findings; report it with all tests that pass."""
-    if not (repair := find_repair(runner, tests, passing, near, patch=patch)):
+    if not (repair := find_repair(runner, tests, passing, near, patch=patch, only=only)):
         return None
     passed = [test for test in tests if not test.memory]
     explained = [test for test in failing if test in passed or repair.passes(test)]
@@ -222,95 +242,12 @@ def describe_repair(
     return finding
 
 
-class Function:
-    """A function of the student's copy, which can run with the code of a mutant, and with replaced values beside it."""
-
-    def __init__(self, runner: Runner, file: str, mutable: Mutable, patch: Options = MappingProxyType({})) -> None:
-        self.runner, self.file, self.mutable, self.patch = runner, file, mutable, patch
-        places = runner.observed.files[file].places if patch else []
-        self._probed = {span_of(each.node): number for number, each in enumerate(places) if each in patch}
-        self._imports, self._functions = -1, list[FunctionType]()
-
-    def passes(self, mutant: Mutant, tests: Sequence[Test], counts_lines: bool = True) -> bool:
-        """Tell whether tests pass with a mutant; a test that limits memory cannot, since probes need memory.
-
-        If lines are counted, nor do they if they then run far fewer: such a mutant only avoids the wrong code.
-        """
-        self.mutable.probed = self._probed
-        code = self.mutable.compile(mutant, self.file)
-        if code is None or not all(not test.memory and self._passes(code, test) for test in tests):
-            return False
-        if not counts_lines:
-            return True
-        own, few = self.mutable.compile_plainly(self.file), choose_kinds(tests, KINDS)
-        return own is None or self._count_lines(code, few) >= LEAST * self._count_lines(own, few)
-
-    def _count_lines(self, code: CodeType, tests: Sequence[Test]) -> int:
-        """Count the lines of the student's that some tests run."""
-        count, before = 0, sys.gettrace()
-
-        def trace(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal count
-            count += event == "line"
-            return trace if self.runner.observed.is_students(frame.f_code.co_filename) else None
-
-        sys.settrace(trace)
-        try:
-            for test in tests:
-                self._passes(code, test)
-        finally:
-            sys.settrace(before)
-        return count
-
-    def _passes(self, code: CodeType, test: Test) -> bool:
-        self.runner.observed.refresh()
-        own = self._find_functions()
-        if any(len(each.__code__.co_freevars) != len(code.co_freevars) for each in own):
-            return False  # it reads other names of enclosing functions, which Python refuses
-        codes = [each.__code__ for each in own]
-        try:
-            for each in own:
-                each.__code__ = code
-            self.runner.mutant_runs += 1
-            if self.patch:
-                beside = replace(self.runner, runs=0, looks=0)  # these runs have a budget of their own
-                return beside.run(test, self.patch, noting=False).passed
-            return self.runner.passes_as_is(test)
-        finally:
-            for each, before in zip(own, codes, strict=True):
-                each.__code__ = before
-
-    def _find_functions(self) -> list[FunctionType]:
-        """Find all functions with this code, once for each import."""
-        observed = self.runner.observed
-        if self._imports != observed.imports:
-            self._imports = observed.imports
-            whole = observed.files[self.file].code
-            code = find_code(whole, self.mutable.name) if whole else None
-            named = _find_function(observed.find_namespace(self.file), self.mutable.name)
-            if named and code in (named.__code__, None):  # the code of a lambda has no name
-                self._functions = [named]
-            else:  # a decorator hides it
-                users = gc.get_referrers(code) if code else ()
-                self._functions = [each for each in users if isinstance(each, FunctionType)]
-        return self._functions
-
-
-def _find_function(names: dict[str, Any], name: str) -> FunctionType | None:
-    """Find a function, or a method, by its qualified name."""
-    *classes, last = name.split(".")
-    for each in classes:
-        names = dict(vars(names.get(each, object)))
-    value = names.get(last)
-    value = getattr(value, "__func__", value)  # of a static or a class method
-    value = inspect.unwrap(value) if callable(value) else None
-    return value if isinstance(value, FunctionType) else None
-
-
-def _list_functions(observed: Observed, trace: Trace, near: Sequence[Line]) -> Iterator[tuple[str, str, Sequence[int]]]:
+def _list_functions(
+    observed: Observed, trace: Trace, near: Sequence[Line], ran: Collection[Line]
+) -> Iterator[tuple[str, str, Sequence[int]]]:
     """Yield the outermost functions that ran, the nearest first, each with the lines to begin at."""
     found, begins = dict[tuple[str, str], list[int]](), set(near)
-    for file, name, line in (*near, *map(find_line, reversed(trace.places))):
+    for file, name, line in (*near, *map(find_line, reversed(trace.places)), *ran):
         if file in observed.files:
             lines = found.setdefault((file, find_outermost(name)), [])
             if not lines or (file, name, line) in begins:
