@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.locate.changes import count_read
+from whichline.locate.derived import count_read
 from whichline.locate.mutants import Mutable, find_outermost
 from whichline.locate.named import span_of
 from whichline.locate.trace import Trace

@@ -211,7 +211,9 @@ def list_lowered(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List the checkpoints for values that have a very low number in place of −inf, the most upstream first."""
     known = [(each, match) for each in list_upstream(trace, divergence) if (match := trace.match(each))]
     low = [(each, match) for each, match in known if is_low(trace, each, match)]
-    yield from ({each: Option(match.names, match.axes[0])} for each, match in reversed(low))
+    options = [(each, Option(match.names, match.axes[0])) for each, match in reversed(low)]
+    yield from ({each: option} for each, option in options)
+    yield from ({each: replace(option, is_low=True)} for each, option in options)  # where −inf becomes NaN
 
 
 def is_low(trace: Trace, place: Expression, match: Match) -> bool:

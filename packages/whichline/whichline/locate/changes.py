@@ -9,6 +9,7 @@ from whichline.locate.derived import (
     NAMED,
     Exchange,
     change_fields,
+    count_read,
     is_endless,
     list_copies,
     list_exchanges,
@@ -16,6 +17,8 @@ from whichline.locate.derived import (
     list_next,
     list_patterns,
     list_repeated,
+    list_totals,
+    list_weighted,
     make_call,
     name_called,
     order_by_names,
@@ -49,7 +52,6 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
-SUMS, PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
@@ -125,7 +127,9 @@ class Changes:
         is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_bound or name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in list_next(node))
-        yield from ((node, each, LIKEWISE) for each in (*list_likewise(node, above, field), *self._list_weighted(node)))
+        yield from (
+            (node, each, LIKEWISE) for each in (*list_likewise(node, above, field), *list_weighted(node, self.inside))
+        )
         if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
             yield from ((node, make_call(name, node), UNUSED) for name in self.unused)
         is_kept = isinstance(above, ast.Assign) or field == "elt"
@@ -158,20 +162,6 @@ class Changes:
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
-
-    def _list_weighted(self, node: ast.AST) -> Iterator[ast.expr]:
-        """List a sum with the factor that a sum of the same name has elsewhere: for `x - m`, that of `a * (y - m)`."""
-        own = node.operand if isinstance(node, ast.UnaryOp) else node
-        if not isinstance(own, ast.BinOp):
-            return
-        for product in self.inside:
-            is_product = isinstance(product, ast.BinOp) and isinstance(product.op, PRODUCTS)
-            if not isinstance(product, ast.BinOp) or not is_product or own in ast.walk(product):
-                continue  # it would stand in itself
-            for name, side in (("left", product.left), ("right", product.right)):
-                is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
-                if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
-                    yield change_fields(product, **{name: own})
 
     def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
         """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""
@@ -366,7 +356,7 @@ class Changes:
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
             others = [*self.list_alike(name, node.lineno)][:MOST_NAMES]
             yield from ((node, each, EVERYWHERE) for other in others for each in rename(node, name, other))
-        yield from ((node, ast.Assign(node.targets, each), TOTAL) for each in self._list_totals(node))
+        yield from ((node, ast.Assign(node.targets, each), TOTAL) for each in list_totals(node, self.inside))
         target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}
         if isinstance(target, ast.Name) and target.id in parameters - names:
             given = ast.Name(target.id, ast.Load())
@@ -388,15 +378,6 @@ class Changes:
                 values: list[ast.expr] = [node.value, Exchange(name, other).visit(copy_whole(node.value))]  # type: ignore[list-item]
                 yield ast.Assign([both], ast.Tuple(values, ast.Load()))
 
-    def _list_totals(self, node: ast.Assign) -> Iterator[ast.BinOp]:
-        """List what a loop assigns to a name, joined with the value that the name had before."""
-        loops = [each for each in self.inside if isinstance(each, ast.For | ast.While) and node in ast.walk(each)]
-        begins = min((each.lineno for each in loops), default=0)
-        before = [each for each in self.inside if isinstance(each, ast.Assign) and each.lineno < begins]
-        for name in {ast.unparse(node.targets[0])} & {ast.unparse(each.targets[0]) for each in before}:
-            earlier = ast.parse(name, mode="eval").body
-            yield from (ast.BinOp(earlier, op(), node.value) for op in (ast.Add, ast.Mult, ast.MatMult))
-
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED
         yield node, ast.Pass(), LINE
@@ -416,8 +397,3 @@ def _is_axis(slot: Slot) -> bool:
     above = slot[0]
     named = isinstance(above, ast.keyword) and above.arg in AXES
     return named or name_called(above) == "size" or getattr(getattr(above, "value", None), "attr", "") == "shape"
-
-
-def count_read(node: ast.AST) -> Counter[str]:
-    """Count how often names are read in a node."""
-    return Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))

@@ -3,6 +3,7 @@
 import ast
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -10,6 +11,7 @@ from whichline.locate.instrument import copy_whole
 
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
 WORD = re.compile(r"[^\W_]+")  # of a name
+SUMS, PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 MOST_AXES = 8  # of an operand of einsum
 
 
@@ -149,3 +151,33 @@ def rename(node: ast.AST, one: str, other: str) -> Iterator[ast.AST]:
     change = _Rename(*differ[0]) if are_words else Exchange(one, other)
     new = change.visit(copy_whole(node))
     yield from [new] * (change.count > 1)
+
+
+def list_weighted(node: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.expr]:
+    """List a sum with the factor that a sum of the same name has elsewhere: for `x - m`, that of `a * (y - m)`."""
+    own = node.operand if isinstance(node, ast.UnaryOp) else node
+    if not isinstance(own, ast.BinOp):
+        return
+    for product in inside:
+        is_product = isinstance(product, ast.BinOp) and isinstance(product.op, PRODUCTS)
+        if not isinstance(product, ast.BinOp) or not is_product or own in ast.walk(product):
+            continue  # it would stand in itself
+        for name, side in (("left", product.left), ("right", product.right)):
+            is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
+            if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
+                yield change_fields(product, **{name: own})
+
+
+def list_totals(node: ast.Assign, inside: Sequence[ast.AST]) -> Iterator[ast.BinOp]:
+    """List what a loop assigns to a name, joined with the value that the name had before."""
+    loops = [each for each in inside if isinstance(each, ast.For | ast.While) and node in ast.walk(each)]
+    begins = min((each.lineno for each in loops), default=0)
+    before = [each for each in inside if isinstance(each, ast.Assign) and each.lineno < begins]
+    for name in {ast.unparse(node.targets[0])} & {ast.unparse(each.targets[0]) for each in before}:
+        earlier = ast.parse(name, mode="eval").body
+        yield from (ast.BinOp(earlier, op(), node.value) for op in (ast.Add, ast.Mult, ast.MatMult))
+
+
+def count_read(node: ast.AST) -> Counter[str]:
+    """Count how often names are read in a node."""
+    return Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))

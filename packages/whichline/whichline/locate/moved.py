@@ -2,14 +2,20 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from whichline.engine.finding import MODULE
 from whichline.locate.found import Found
+from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
+from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, find_layout, is_mask, is_near, share_numbers
 
@@ -20,21 +26,26 @@ LOW = -1e3  # such numbers stand for −inf in masks
 RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange")
 
 
-def move_to_origin(found: Found) -> Found:
+def move_to_origin(observed: Observed, found: Found) -> Found:
     """Move the mark to where a wrong table is made of which rows are taken, the two values of a mask, or a number.
 
     The expression of a mask may only write these another way.
     """
     trace, ((place, *others), origin) = found.trace, (found.patch, None)
     step, words = trace.steps.get(found.option.names[0]), found.difference.words
-    if others or found.shown or step is None:
+    if step is None or found.shown:
         return found
+    if others:
+        patterns = [_find_pattern(observed, trace, each) for each in found.patch] if REORDERED.search(words) else [None]
+        is_one = len({(each.file, each.line) for each in patterns if each}) == 1 and all(patterns)
+        return replace(found, origin=patterns[0], use="uses") if is_one else found
     while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
         origin = before
     ways: list[tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]] = [
         (OF_TABLES, _find_table, "takes rows of"),
-        (NOT_HIDDEN, _find_low, "uses"),
+        (NOT_HIDDEN, partial(_find_low, observed), "uses"),
         (REORDERED, _find_reshaped, "reshapes"),
+        (REORDERED, partial(_find_pattern, observed), "uses"),
     ]
     moved = [(at, use) for pattern, find, use in ways if pattern.search(words) and (at := find(trace, place))]
     if moved:
@@ -99,15 +110,32 @@ def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
     return origin if is_part or is_same else None
 
 
-def _find_low(trace: Trace, place: Expression) -> Expression | None:
+def _find_low(observed: Observed, trace: Trace, place: Expression) -> Expression | None:
     """Find what made the low number, in another statement, that stands where −inf belongs."""
     tensor = as_value(trace.values[place][0]).tensor
     for each in trace.list_operands(place):
-        value = as_value(trace.values[each][0]).tensor
-        origin = trace.find_origin(each)
-        if value.numel() == 1 and value < LOW and (tensor == value).any() and origin.line != place.line:
-            return None if origin.is_read else origin
-    return None
+        value, origin = as_value(trace.values[each][0]).tensor, trace.find_origin(each)
+        is_made = origin.line != place.line and not isinstance(origin.node, ast.Name | ast.Attribute)
+        if is_made and value.numel() == 1 and value < LOW and (tensor == value).any():
+            return origin
+    named = [(each, x) for each, x in _list_constants(observed, place) if isinstance(x, float)]
+    return next((each for each, x in named if x < LOW and (tensor == x).any()), None)
+
+
+def _find_pattern(observed: Observed, _: Trace, place: Expression) -> Expression | None:
+    """Find the pattern that a call reads, if it has a name at the top of a file."""
+    return next((each for each, x in _list_constants(observed, place) if "->" in str(x)), None)
+
+
+def _list_constants(observed: Observed, place: Expression) -> Iterator[tuple[Expression, Any]]:
+    """List what is assigned, once, to the names at the top of a file that a call gets, each with its value."""
+    named = [each for each in getattr(place.node, "args", ()) if isinstance(each, ast.Name | ast.Attribute)]
+    names = [getattr(each, "attr", getattr(each, "id", "")) for each in named]
+    for name, file in product([each for each in names if each not in place.parameters], observed.files):
+        made = [each for each in read_tree(file).body if isinstance(each, ast.Assign)]
+        given = [each.value for each in made if ast.unparse(each.targets[0]) == name]
+        if len(given) == 1:
+            yield Expression(file, MODULE, given[0], ast.unparse(given[0])), observed.find_namespace(file).get(name)
 
 
 def _find_reshaped(trace: Trace, place: Expression) -> Expression | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from whichline.locate.changes import EVERYWHERE, FIRST, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, count_read, get_node
-from whichline.locate.derived import NAMED
+from whichline.locate.changes import EVERYWHERE, FIRST, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, get_node
+from whichline.locate.derived import NAMED, count_read
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
 from whichline.locate.observed import list_codes

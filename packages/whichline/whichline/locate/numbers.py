@@ -64,7 +64,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
-    found = [*map(move_to_origin, found)]
+    found = [move_to_origin(runner.observed, each) for each in found]
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return Numbers()
     patch = join_patches(found)
@@ -79,7 +79,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
     is_half = 2 * len(explained) >= len(failing)
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
-    first = [*found[:is_first_plain], *map(move_to_origin, list_wrong_masks(found)[:1])]
+    first = [*found[:is_first_plain], *(move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1])]
     reports = [(_report(each, runner, explained, ""), each.patch) for each in first]
     return Numbers(findings, patch, doubtful, first=reports)
 
@@ -120,7 +120,7 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
     if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
         return None
     proof = _describe_proof(found, len(crashing), len(crashing), failing)
-    return _report(move_to_origin(found[0]), runner, crashing, proof)
+    return _report(move_to_origin(runner.observed, found[0]), runner, crashing, proof)
 
 
 def _has_other_shape(found: Found) -> bool:

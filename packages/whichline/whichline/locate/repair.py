@@ -96,6 +96,7 @@ def find_repair(
         only: the numbers of the lines that may change; None for all.
         patch: replacements of values that are made, too.
     """
+    is_given = trace is not None
     trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
     if trace.passed:
         return None
@@ -105,7 +106,8 @@ def find_repair(
     adapters = {case.call for test in tests for case in test.cases()[:1]}
     right, shared = _list_others(runner, failing[0].problem)
     last = (adapters - {find_outermost(name) for _, name, _ in near}, shared)
-    for repair in _list_repairs(runner, trace, near, *last, patch):
+    ran = () if is_given else list_ran(runner, trace.test)
+    for repair in _list_repairs(runner, trace, near, ran, *last, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         is_in = only is None or repair.mutant.line in only
@@ -144,6 +146,7 @@ def _list_repairs(
     runner: Runner,
     trace: Trace,
     near: Sequence[Line],
+    ran: Collection[Line],
     adapters: Collection[str],
     shared: Collection[tuple[str, str]],
     patch: Options,
@@ -155,7 +158,7 @@ def _list_repairs(
     for a mistake elsewhere. So may the sign of an argument, in any function.
     """
     parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], bool, Repair]]()
-    is_raised, ran = not isinstance(trace.error, WrongAnswer), list_ran(runner, trace.test)
+    is_raised = not isinstance(trace.error, WrongAnswer)
     for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near, ran)):
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
