@@ -45,7 +45,7 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
         return number
     corrects = partial(_corrects, experiment, divergence, wanted)
     if low := next(filter(corrects, list_lowered(trace, divergence)), None):
-        return low
+        return _follow_equal(experiment, trace, low) or low
     skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
     if not (change := next(filter(corrects, skipped), None)):
         return None

@@ -126,10 +126,13 @@ def _find_second(case: Diagnosis) -> list[Finding]:
         return []
     if second := find_second(case.runner, wrong, case.failing, case.passing, case.patch, case.found[0]):
         return second
-    if simpler := find_simpler(case.runner, case.numbers, case.failing, case.passing, [*case.patch]):
-        case.found, case.patch = [], {}
-        return [simpler]
-    return []
+    if any(option.is_series for option in case.patch.values()):
+        return []  # it may lack the right values of a few turns
+    simpler = find_simpler(case.runner, case.numbers, case.failing, case.passing, [*case.patch])
+    if not simpler or len(simpler.tests) <= len(case.found[0].tests):
+        return []
+    case.found, case.patch = [], {}
+    return [simpler]
 
 
 def find_contract(case: Diagnosis) -> list[Finding]:

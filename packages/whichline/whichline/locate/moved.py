@@ -115,7 +115,7 @@ def _find_low(observed: Observed, trace: Trace, place: Expression) -> Expression
     tensor = as_value(trace.values[place][0]).tensor
     for each in trace.list_operands(place):
         value, origin = as_value(trace.values[each][0]).tensor, trace.find_origin(each)
-        is_made = origin.line != place.line and not isinstance(origin.node, ast.Name | ast.Attribute)
+        is_made = origin.line != place.line and not origin.is_read
         if is_made and value.numel() == 1 and value < LOW and (tensor == value).any():
             return origin
     named = [(each, x) for each, x in _list_constants(observed, place) if isinstance(x, float)]

@@ -13,7 +13,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from traceback import walk_tb
-from types import FrameType, MappingProxyType
+from types import CodeType, FrameType, MappingProxyType
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from whichline.locate.mutated import KINDS, Function
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression
-from whichline.locate.run import Runner, choose_kinds
+from whichline.locate.run import Runner, choose_kinds, order_by_generality
 from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
 
@@ -37,7 +37,7 @@ Line = tuple[str, str, int]  # file, function, number
 MOST = 400  # runs of tests with mutants, for one repair
 MOST_LOOKS = 500_000  # of expressions in these runs
 MOST_PASSING = 12  # tests that must still pass
-OF_OTHERS = 2  # tests of each other problem that must still pass
+MOST_OTHERS = 6  # tests of each other problem that must still pass
 ASK = "What should this be, by the formula?"
 ASK_ORDER = "Which line should come first, and which values does each of them read?"
 
@@ -104,42 +104,47 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     adapters = {case.call for test in tests for case in test.cases()[:1]}
-    right, shared = _list_others(runner, failing[0].problem)
-    last = (adapters - {find_outermost(name) for _, name, _ in near}, shared)
+    problem = failing[0].problem
+    last = (adapters - {find_outermost(name) for _, name, _ in near}, _list_shared(runner, problem))
     ran = () if is_given else list_ran(runner, trace.test)
     for repair in _list_repairs(runner, trace, near, ran, *last, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         is_in = only is None or repair.mutant.line in only
-        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, right):
+        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, problem):
             return repair
     return None
 
 
-def _breaks_others(runner: Runner, repair: Repair, others: Sequence[Test]) -> bool:
-    """Tell whether tests that pass without a repair fail with it."""
+def _breaks_others(runner: Runner, repair: Repair, problem: str) -> bool:
+    """Tell whether tests of other problems pass without a repair, and fail with it: then it is in a wrong place."""
     function = Function(runner, repair.function.file, repair.function.mutable)
-    return not all(function.passes(repair.mutant, [test], counts_lines=False) for test in others)
+    others = _list_others(runner, problem, MOST_OTHERS)
+    failed = [test for test in others if not function.passes(repair.mutant, [test], counts_lines=False)]
+    return any(map(runner.passes_as_is, failed))
 
 
-def _list_others(runner: Runner, problem: str) -> tuple[list[Test], set[tuple[str, str]]]:
-    """List a few tests of each other problem that pass, and the outermost functions that they run."""
-    problems, ran = dict[str, list[Test]](), set[tuple[str, str]]()
-    for test in runner.suite.tests:
-        if test.problem != problem and not test.memory:
-            problems.setdefault(test.problem, []).append(test)
-    passing, called = [], set[tuple[str, str]]()
-    for test in (test for tests in problems.values() for test in choose_kinds(tests, OF_OTHERS)):
-        called.clear()
-        sys.setprofile(lambda frame, *_: called.add((frame.f_code.co_filename, frame.f_code.co_qualname)))
+def _list_shared(runner: Runner, problem: str) -> set[tuple[str, str]]:
+    """List the outermost functions that tests of other problems run, and pass."""
+    shared = set[tuple[str, str]]()
+    for test in _list_others(runner, problem, 1):
+        called = set[CodeType]()
+        sys.setprofile(lambda frame, *_, called=called: called.add(frame.f_code))
         try:
             is_right = runner.passes_as_is(test)
         finally:
             sys.setprofile(None)
-        if is_right:
-            passing.append(test)
-            ran |= {(file, find_outermost(name)) for file, name in called if runner.observed.is_students(file)}
-    return passing, ran
+        shared |= {(each.co_filename, find_outermost(each.co_qualname)) for each in called if is_right}
+    return shared
+
+
+def _list_others(runner: Runner, problem: str, most: int) -> list[Test]:
+    """List a few tests of each other problem."""
+    problems = dict[str, list[Test]]()
+    for test in runner.suite.tests:
+        if test.problem != problem and not test.memory:
+            problems.setdefault(test.problem, []).append(test)
+    return [test for tests in problems.values() for test in choose_kinds(order_by_generality(tests), most)]
 
 
 def _list_repairs(
@@ -163,9 +168,9 @@ def _list_repairs(
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         for mutant in _list_mutants(trace, file, mutable, parameters, ran):
-            kind = (mutant.is_sign_of_argument, is_last, 0 if is_raised else mutant.rank)
-            place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
             is_shared = not is_raised and (file, name) in shared
+            kind = (mutant.is_sign_of_argument, is_last, 0 if is_raised else max(mutant.rank, is_shared - 1))
+            place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
             found.append(((*kind, *place), is_shared, Repair(function, mutant)))
     turns, ordered = Counter[tuple[Any, ...]](), list[tuple[tuple[Any, ...], Repair]]()
     for (*kind, _, _, _), is_shared, repair in sorted(found, key=itemgetter(0)):
