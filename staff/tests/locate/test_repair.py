@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from staff.tests.locate.conftest import LINEAR, RIGHT, ROPE, Explain
+from staff.tests.locate.conftest import LINEAR, RIGHT, ROPE, Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
@@ -147,6 +147,15 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(q, k, v):\n    return q * k + k * v, v", (2, 3, 5), ("q", "k", "v"), {}, (2 * 3 + 5 * 5, 5), changes.NAME),
         ("(q, k, v):\n    return q + 2 * k + v", (2, 3, 5), ("q", "k"), {}, 12, changes.NAMES),
         ("(q, k):\n    c = max(q, 1) + q\n    return c, k, q", (2, 3), ("q", "k"), {}, (6, 3, 2), changes.EVERYWHERE),
+        (
+            "(a, b):\n    c = max(a, 3)\n    return c",
+            (7, 5),
+            (),
+            {"masks": ["b"], "is_counted": False},
+            35,
+            changes.FACTOR,
+        ),
+        ("(a, b):\n    return str({**a, **b})", ({1: 2}, {1: 3}), (), {}, "{1: 2}", changes.MERGED),
         ("(q, k):\n    q = pow(q, 2)\n    return k, q", (2, 3), ("q", "k"), {}, (9, 2), changes.EVERYWHERE),
         (
             "(q, q_n):\n    k, k_n = 7, 9\n    return q + q_n, q, q_n, k, k_n",
@@ -254,6 +263,57 @@ def test_the_expression_is_marked_that_one_change_repairs(
     assert list_marks([finding]) == [marked]
     assert finding.proof.startswith(f"With {words}, ")
     assert " failing test" in finding.proof
+
+
+def test_a_call_is_repaired_where_it_is_wrong_and_not_in_a_function_that_other_problems_run(find: Explain) -> None:
+    """Another order inside the function would do as well for these calls, but other tests that pass would fail."""
+    take = above(
+        "def scores_of",
+        "def answer(inputs, mask):\n    Q, V, K = inputs\n    return run_scaled_dot_product_attention(Q, K, V, mask)",
+    )
+    called = ("heads = run_scaled_dot_product_attention(q, k, v, mask)", "heads = answer([q, k, v], mask)")
+    both = "k.repeat_interleave(group, -3), v.repeat_interleave(group, -3)"
+    swapped = "v.repeat_interleave(group, -3), k.repeat_interleave(group, -3)"
+    decoded = (f"run_scaled_dot_product_attention(q, {both}, mask)", f"answer([q, {swapped}], mask)")
+    (finding,) = find([MULTIHEAD, "decoding"], take, called, decoded)
+    assert list_marks([finding]) == ["[q, k, v]"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "mark"),
+    [
+        ("x.float() if x.itemsize < 2 else x", "x.itemsize < 2"),
+        ("x.float() if half(x.dtype) else x", "dtype == torch.float16"),
+    ],
+)
+def test_a_guard_that_leaves_half_precision_as_it_is_is_marked(find_alone: Explain, guard: str, mark: str) -> None:
+    half = above("def run_softmax", "def half(dtype):\n    return dtype == torch.float16")
+    wide = (
+        "x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))",
+        f"x = in_features\n    x = {guard}",
+    )
+    (finding,) = find_alone("softmax", half, wide)
+    assert list_marks([finding]) == [mark]
+
+
+def test_a_wrapper_that_a_decorator_made_is_repaired(find_alone: Explain) -> None:
+    wrapper = """def in_float32(f):
+    @functools.wraps(f)
+    def run(x, dim):
+        dtype = x.dtype
+        return f(x.float() if dtype == torch.float16 else x, dim).to(dtype)
+    return run
+
+
+@in_float32"""
+    wide = ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features")
+    (finding,) = find_alone(
+        "softmax",
+        ("import math", "import functools\nimport math"),
+        ("def run_softmax", f"{wrapper}\ndef run_softmax"),
+        wide,
+    )
+    assert list_marks([finding]) == ["dtype == torch.float16"]
 
 
 def test_what_the_code_refuses_itself_is_not_repaired(find_alone: Explain) -> None:

@@ -454,6 +454,20 @@ def test_a_low_number_with_a_name_is_marked_where_it_is_made(find_alone: Explain
     )
 
 
+def test_a_constant_at_the_top_of_a_file_is_marked_there(find_alone: Explain) -> None:
+    low = ("import math\n", "import math\n\nLOW = -1e9\n")
+    (finding,) = find_alone(ATTENTION, low, ("masked_fill(~mask, -math.inf)", "masked_fill(~mask, LOW)"))
+    assert list_marks([finding]) == ["-1e9"]
+    assert finding.function == "<module>"
+    pattern = ("import math\n", 'import math\n\nSPLIT = "... n (d h) -> ... h n d"\n')
+    split = (
+        'rearrange(x @ w.T, "... n (h d) -> ... h n d", h=num_heads) for',
+        "rearrange(x @ w.T, SPLIT, h=num_heads) for",
+    )
+    (finding,) = find_alone(MULTIHEAD, pattern, split)
+    assert list_marks([finding]) == ['"... n (d h) -> ... h n d"']
+
+
 def test_heads_that_are_repeated_as_a_whole_are_marked_where_they_are_and_not_where_they_are_reshaped(
     find_alone: Explain,
 ) -> None:
