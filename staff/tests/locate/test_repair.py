@@ -124,7 +124,6 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
         ("return abs(b - a) * 5 + a", (7, 2), 82, changes.LIKEWISE),
         ("c = 'abcd'\n    return c[a:b] + c[: b - 1]", (1, 3), "bcbc", changes.SLICE),
-        ("c = 2\n    for d in (a, b):\n        c = d\n    return c", (7, 2), 28, changes.TOTAL),
         ("return a * 9", (7, 2), 14, changes.NAME),
         ("b = 9\n    return a * b", (7, 2), 14, changes.MISSING),
         ("return 'abcde'[:1] * a", (2, 3), "dd", changes.NAME),
@@ -147,24 +146,8 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(q, k, v):\n    return q * k + k * v, v", (2, 3, 5), ("q", "k", "v"), {}, (2 * 3 + 5 * 5, 5), changes.NAME),
         ("(q, k, v):\n    return q + 2 * k + v", (2, 3, 5), ("q", "k"), {}, 12, changes.NAMES),
         ("(q, k):\n    c = max(q, 1) + q\n    return c, k, q", (2, 3), ("q", "k"), {}, (6, 3, 2), changes.EVERYWHERE),
-        (
-            "(a, b):\n    c = max(a, 3)\n    return c",
-            (7, 5),
-            (),
-            {"masks": ["b"], "is_counted": False},
-            35,
-            changes.FACTOR,
-        ),
+        ("(a, b):\n    c = abs(a)\n    return c", (7, 5), (), {"masks": "b", "is_counted": False}, 35, changes.FACTOR),
         ("(a, b):\n    return str({**a, **b})", ({1: 2}, {1: 3}), (), {}, "{1: 2}", changes.MERGED),
-        ("(q, k):\n    q = pow(q, 2)\n    return k, q", (2, 3), ("q", "k"), {}, (9, 2), changes.EVERYWHERE),
-        (
-            "(q, q_n):\n    k, k_n = 7, 9\n    return q + q_n, q, q_n, k, k_n",
-            (1, 2),
-            ("q", "k"),
-            {},
-            (16, 1, 2, 7, 9),
-            changes.EVERYWHERE,
-        ),
     ],
 )
 def test_mistakes_are_undone_by_what_the_code_has_elsewhere(

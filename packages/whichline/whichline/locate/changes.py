@@ -17,12 +17,10 @@ from whichline.locate.derived import (
     list_next,
     list_patterns,
     list_repeated,
-    list_totals,
     list_weighted,
     make_call,
     name_called,
     order_by_names,
-    rename,
     transpose,
 )
 from whichline.locate.instrument import copy_whole
@@ -74,7 +72,7 @@ NOTHING, LINE = "a part of this left out", "this line left out"
 COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
 MISSING, MERGED = "this only if nothing is passed", "these in the other order"
-SLICE, TOTAL = "a slice here as in another place", "the earlier value here, too"
+SLICE = "a slice here as in another place"
 FACTOR, CONDITION = "one more factor here", "one more condition here"
 BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
@@ -166,12 +164,11 @@ class Changes:
     def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
         """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""
         names = Counter(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
-        for one in names:
+        for one, count in names.items():
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
-                if is_sum and other in names:
-                    yield node, Exchange(one, other).visit(copy_whole(node)), NAMES
-                elif other not in names:
-                    yield from ((node, each, EVERYWHERE) for each in rename(node, one, other))
+                if (is_sum and other in names) or (count > 1 and other not in names):
+                    words = NAMES if other in names else EVERYWHERE
+                    yield node, Exchange(one, other).visit(copy_whole(node)), words
 
     def _list_products(self, node: ast.expr) -> Iterator[ast.BinOp]:
         """List a value times a fraction x, divided by x, and divided by 1 − x."""
@@ -354,9 +351,6 @@ class Changes:
             yield node, ast.Pass(), LINE
         for name in names if isinstance(node.value, ast.Call) else ():
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
-            others = [*self.list_alike(name, node.lineno)][:MOST_NAMES]
-            yield from ((node, each, EVERYWHERE) for other in others for each in rename(node, name, other))
-        yield from ((node, ast.Assign(node.targets, each), TOTAL) for each in list_totals(node, self.inside))
         target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}
         if isinstance(target, ast.Name) and target.id in parameters - names:
             given = ast.Name(target.id, ast.Load())

@@ -7,10 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from whichline.locate.instrument import copy_whole
-
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
-WORD = re.compile(r"[^\W_]+")  # of a name
 SUMS, PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 MOST_AXES = 8  # of an operand of einsum
 
@@ -107,50 +104,14 @@ def list_patterns(text: str) -> Iterator[str]:
 
 
 class Exchange(ast.NodeTransformer):
-    """Exchanges two names, attributes or items by their texts; `count` is the number of places that it changed."""
+    """Exchanges expressions by their texts."""
 
     def __init__(self, one: str, other: str) -> None:
         self._texts = {one: other, other: one}
-        self.count = 0
 
     def visit(self, node: ast.AST) -> ast.AST:
         text = ast.unparse(node) if isinstance(node, NAMED) else ""
-        if text not in self._texts:
-            return super().visit(node)
-        self.count += 1
-        return ast.parse(self._texts[text], mode="eval").body
-
-
-class _Rename(ast.NodeTransformer):
-    """Puts another word in place of one in all names; `count` is the number of names that it changed."""
-
-    def __init__(self, one: str, other: str) -> None:
-        self._word, self._other = re.compile(rf"(?<![^\W_]){re.escape(one)}(?![^\W_])"), other
-        self.count = 0
-
-    def _rename(self, name: str) -> str:
-        new = self._word.sub(self._other, name)
-        self.count += new != name
-        return new
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._rename(node.id), node.ctx)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
-        return ast.Attribute(self.visit(node.value), self._rename(node.attr), node.ctx)
-
-
-def rename(node: ast.AST, one: str, other: str) -> Iterator[ast.AST]:
-    """List a node with another name in all places, if there are several.
-
-    Of names that differ in one word, such as `graph.src` and `graph.dst`, that word is changed in all names.
-    """
-    pairs = zip(WORD.findall(one), WORD.findall(other), strict=False)
-    differ = [pair for pair in pairs if pair[0] != pair[1]]
-    are_words = len(differ) == 1 and one.replace(*differ[0]) == other and differ[0][1].isidentifier()
-    change = _Rename(*differ[0]) if are_words else Exchange(one, other)
-    new = change.visit(copy_whole(node))
-    yield from [new] * (change.count > 1)
+        return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
 
 
 def list_weighted(node: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.expr]:
@@ -166,16 +127,6 @@ def list_weighted(node: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.expr
             is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
             if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
                 yield change_fields(product, **{name: own})
-
-
-def list_totals(node: ast.Assign, inside: Sequence[ast.AST]) -> Iterator[ast.BinOp]:
-    """List what a loop assigns to a name, joined with the value that the name had before."""
-    loops = [each for each in inside if isinstance(each, ast.For | ast.While) and node in ast.walk(each)]
-    begins = min((each.lineno for each in loops), default=0)
-    before = [each for each in inside if isinstance(each, ast.Assign) and each.lineno < begins]
-    for name in {ast.unparse(node.targets[0])} & {ast.unparse(each.targets[0]) for each in before}:
-        earlier = ast.parse(name, mode="eval").body
-        yield from (ast.BinOp(earlier, op(), node.value) for op in (ast.Add, ast.Mult, ast.MatMult))
 
 
 def count_read(node: ast.AST) -> Counter[str]:
