@@ -99,6 +99,8 @@ def _find_corrected(case: Diagnosis) -> list[Finding]:
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:
+    if not case.numbers:
+        return []
     tests = case.numbers, case.failing, case.passing
     unread = find_unread_argument(case.runner, case.numbers)
     if unread.findings and (simpler := find_simpler(case.runner, *tests, unread.doubtful)):
