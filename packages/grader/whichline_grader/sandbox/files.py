@@ -33,7 +33,6 @@ NO_CODE |= {".7z": "a 7z archive", ".rar": "a RAR archive"}
 
 
 def describe_instead() -> str:
-    """Say what to hand in instead."""
     package, command = get_assignment().package, name_command("submit")
     return f"put your code into {ADAPTERS} and {package}/, and hand in the submission.zip that `{command}` writes"
 
@@ -158,10 +157,7 @@ def read_archive(path: Path) -> Collected:
 def _read_inside(file: io.BufferedReader, name: str) -> bytes:
     with zipfile.ZipFile(file) as archive:
         info = next(each for each in archive.infolist() if str(_check_path(each.filename)) == name)
-        data = read_entry(archive, info, MAX_UNPACKED_BYTES)
-    if len(data) > MAX_UNPACKED_BYTES:
-        raise _refuse_size()
-    return data
+        return _check_size(read_entry(archive, info, MAX_UNPACKED_BYTES))
 
 
 def _list_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
@@ -178,9 +174,7 @@ def _list_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
 
 def _list_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
     with gzip.open(file) if not name.endswith(".tar") else file as unpacked:
-        data = unpacked.read(MAX_UNPACKED_BYTES + 1)
-    if len(data) > MAX_UNPACKED_BYTES:
-        raise _refuse_size()
+        data = _check_size(unpacked.read(MAX_UNPACKED_BYTES + 1))
     with tarfile.open(fileobj=io.BytesIO(data), mode="r|") as archive:
         for count, member in enumerate(archive):
             if count > MAX_ENTRIES:
@@ -190,8 +184,10 @@ def _list_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
                 yield _check_path(member.name), partial(_read_member, archive, member) if is_file else None
 
 
-def _refuse_size() -> Refused:
-    return Refused(f"expected an archive of at most {MAX_UNPACKED_BYTES // MIB} MiB when unpacked; {OWN_CODE}")
+def _check_size(data: bytes) -> bytes:
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise Refused(f"expected an archive of at most {MAX_UNPACKED_BYTES // MIB} MiB when unpacked; {OWN_CODE}")
+    return data
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:

@@ -163,8 +163,7 @@ def hash_refused(paths: Iterable[Path]) -> str:
         elif path.is_dir():
             with suppress(Refused):
                 for inside, _ in list_folder(path):
-                    size = (path / inside).lstat().st_size
-                    digest.update(f"{inside} {size}\n".encode(errors="surrogateescape"))
+                    digest.update(f"{inside} {(path / inside).lstat().st_size}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -113,7 +113,8 @@ def lock_in(
     # `/proc` would reveal, among other things, the id of this process outside.
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     ids = has_namespaces and libc.mount(b"tmpfs", b"/proc", b"tmpfs", flags, b"size=4k") == 0
-    _drop_capabilities()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")  # to no capabilities
     return [*["ids"] * ids, *confine(readable, seccomp)]
 
 
@@ -140,11 +141,6 @@ def check(result: int, what: str) -> int:
 def _measure_mapped(field: int) -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[field]) * resource.getpagesize()
-
-
-def _drop_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
 # Landlock: https://docs.kernel.org/userspace-api/landlock.html

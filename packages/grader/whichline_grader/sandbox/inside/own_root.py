@@ -39,18 +39,13 @@ def _unshare(namespaces: int) -> bool:
     user, group = os.getuid(), os.getgid()
     try:
         check(libc.unshare(namespaces), "unshare")
-        if namespaces & CLONE_NEWUSER:
-            _write("setgroups", "deny")
-            _write("uid_map", f"{user} {user} 1")
-            _write("gid_map", f"{group} {group} 1")
+        ids = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+        for file, text in ids.items() if namespaces & CLONE_NEWUSER else ():
+            with open(f"/proc/self/{file}", "w") as opened:
+                opened.write(text)
     except OSError:
         return False
     return True
-
-
-def _write(file: str, text: str) -> None:
-    with open(f"/proc/self/{file}", "w") as opened:
-        opened.write(text)
 
 
 def _become_nobody(packages: list[str]) -> None:

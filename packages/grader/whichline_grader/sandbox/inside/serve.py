@@ -175,11 +175,7 @@ def _list_changed(given: list[Tensor], descriptions: list[dict[str, Any]], body:
 
 
 def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, int] | None]:
-    references: list[dict[str, int] | None] = []
-    for tensor in more:
-        references.append(None if tensor is None else {"tensor": len(tensors)})
-        tensors.extend([] if tensor is None else [tensor.clone()])
-    return references
+    return [frames.encode(None if tensor is None else tensor.clone(), tensors) for tensor in more]
 
 
 def _annotate(reply: dict[str, Any], header: dict[str, Any], watch: Watch) -> dict[str, Any]:
