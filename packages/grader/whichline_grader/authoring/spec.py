@@ -78,9 +78,8 @@ def load_specs() -> Mapping[str, ProblemSpec]:
         wrong += _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
     for id, spec in specs.items():
         if list(spec.outputs) != ["answer", *sorted(spec.outputs[1:])]:
-            outputs = f"the outputs are {', '.join(spec.outputs)}"
             expected = 'expected "answer" first, then the others in alphabetical order'
-            wrong.append(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: {outputs}; {expected}")
+            wrong.append(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: the outputs are {', '.join(spec.outputs)}; {expected}")
         first = {case.call: case.name for case in (*spec.hidden[::-1], *spec.public[::-1])}
         for call in first.keys() - spec.calls:
             wrong.append(f"the case {first[call]} calls {call}, which is not among the adapters of {id}")

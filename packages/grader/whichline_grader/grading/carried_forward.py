@@ -146,9 +146,8 @@ class StandIn:
         for output, cotangent in zip(right.reply.outputs, cotangents, strict=True):
             if cotangent is not None and (cotangent.shape, cotangent.dtype) != (output.shape, output.dtype):
                 raise FrameError("a gradient is borrowed by something of another shape")
-        found = right.differentiate(cotangents)
         gradients: list[Tensor] = []
-        return pack({"gradients": [encode(each, gradients) for each in found]}, gradients)
+        return pack({"gradients": [encode(each, gradients) for each in right.differentiate(cotangents)]}, gradients)
 
     def _fill_in(self, call: str, asked: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """The arguments of a call, if it is like one that the right program makes, from which plain values come."""
