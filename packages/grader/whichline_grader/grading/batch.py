@@ -41,8 +41,6 @@ HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 @dataclass
 class Progress:
-    """The progress of a batch."""
-
     names: Collection[str]  # the submissions of the batch
     done: int = 0  # graded now or before
     already: int = 0  # of these, graded before

@@ -101,8 +101,6 @@ def _read_table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Ro
 
 @dataclass(frozen=True)
 class Late:
-    """The cost of being late."""
-
     free_days: int = 0  # days after the deadline that cost nothing
     percent: float = 0.0  # of the points, for each day after those
 

@@ -43,8 +43,6 @@ class RosterError(CourseworkError):
 
 @dataclass(frozen=True)
 class Student:
-    """One person."""
-
     key: str  # what a roster knows the student by: Canvas's id, or Gradescope's student id
     name: str  # for people
     email: str = ""  # if it is known
