@@ -114,7 +114,7 @@ def lock_in(
     flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     ids = has_namespaces and libc.mount(b"tmpfs", b"/proc", b"tmpfs", flags, b"size=4k") == 0
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")  # to no capabilities
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")  # drops all
     return [*["ids"] * ids, *confine(readable, seccomp)]
 
 
