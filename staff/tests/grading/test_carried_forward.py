@@ -95,12 +95,10 @@ def edit(*edits: Edit, added: str = "") -> Submission:
     return Submission("x", files, "adapters")
 
 
-def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> dict[str, float]:
-    """The points that a submission loses in each problem in which it loses any."""
-    points = dict.fromkeys(suite.problems, 0.0)
-    for result in grade_one(suite, sandbox, submission)[0]:
-        points[result.problem] += result.maximum - result.points
-    return {problem: round(x, 2) for problem, x in points.items() if x}
+def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> set[str]:
+    """The problems in which a submission loses points."""
+    results, _, _ = grade_one(suite, sandbox, submission)
+    return {result.problem for result in results if result.points != result.maximum}
 
 
 # Edits, and the problems that lose points; where a mistake is in one early function, `test_paid_for_once.py` tries it.
@@ -118,7 +116,7 @@ PAID = {
 @pytest.mark.parametrize("mistake", PAID)
 def test_a_mistake_is_paid_for_in_its_own_problem(suite: GradedSuite, sandbox: Sandbox, mistake: str) -> None:
     edits, problems = PAID[mistake]
-    assert find_lost(suite, sandbox, edit(*edits)).keys() == problems
+    assert find_lost(suite, sandbox, edit(*edits)) == problems
 
 
 CALL = (f"{NN}/attention.py", "scaled_dot_product_attention(Q, K, V,")
@@ -145,15 +143,15 @@ def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: Grad
     names = [test.name for test in tests if test.function == "test_softmax"][:4]
     names += [test.name for test in tests if test.function == "test_scaled_dot_product_attention"][:5]
     few = only(suite, names)
-    assert find_lost(few, sandbox, edit(SLEEPS)).keys() == {"softmax"}
+    assert find_lost(few, sandbox, edit(SLEEPS)) == {"softmax"}
     hurried = replace(few, course=replace(few.course, limits=Limits(seconds=2)))
-    assert find_lost(hurried, sandbox, edit(SLEEPS)).keys() == {"softmax", "scaled_dot_product_attention"}
+    assert find_lost(hurried, sandbox, edit(SLEEPS)) == {"softmax", "scaled_dot_product_attention"}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
 def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
-    assert find_lost(suite, sandbox, edit(added=source)).keys() == {"softmax"}
+    assert find_lost(suite, sandbox, edit(added=source)) == {"softmax"}
 
 
 @pytest.mark.nightly

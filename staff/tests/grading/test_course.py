@@ -8,15 +8,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from staff.tests import ROOT
 from staff.tests.files import write_files
-from staff.tests.grading.conftest import succeed
+from staff.tests.grading.conftest import invoke, succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_gradebook import GRADING
 from staff.tests.grading.test_grades import grade_in_batch, gradebook_with, graded, rows, write_all
-from whichline.cli import main as cs336
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline_grader.grading.course import Course, Late, find_checked_root, load_course, results_folder
@@ -101,7 +99,7 @@ EDITS = [*((ASSIGNMENT, *each) for each in IN_ASSIGNMENT), *((COURSE, *each) for
 def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: str, new: str, message: str) -> None:
     gradebook_with(tree / "staff", ada=2.0).close()
     line = edit(tree, file, old, new)
-    result = CliRunner().invoke(cs336, ["staff", "rescore", "--out", "staff"])
+    result = invoke("rescore", "--out", "staff")
     assert isinstance(result.exception, SystemExit), result.output
     said = next(each for each in result.output.splitlines() if re.search(message.replace("LINE", str(line)), each))
     if not re.search("missing|twice|no test|no weight|not TOML|already", said):  # else it is the line of something else
@@ -131,8 +129,7 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
 
 def test_a_course_that_is_missing_is_named(tree: Path) -> None:
     (tree / COURSE).unlink()
-    result = CliRunner().invoke(cs336, ["staff", "report", os.curdir])
-    assert result.output.startswith(f"Error: cannot read {tree / COURSE}: No such file")
+    assert invoke("report", os.curdir).output.startswith(f"Error: cannot read {tree / COURSE}: No such file")
 
 
 def run(*arguments: str) -> str:

@@ -68,9 +68,8 @@ def test_a_case_that_the_submission_chose_is_not_told() -> None:
     ],
 )
 def test_an_exceptions_class_and_function_are_told(kind: str, functions: list[tuple[str, str]], headline: str) -> None:
-    ended = (Outcome.FAILED, Check.CALL, f"{kind}: 0.125", ("adapters.py:77",))
-    result = Result("test_hidden_softmax[a]", "softmax", True, False, 1.0, *ended, raised=kind)
-    result = replace(result, functions=tuple(functions))
+    told = {"details": ("adapters.py:77",), "raised": kind, "functions": tuple(functions)}
+    result = failed("test_hidden_softmax[a]", f"{kind}: 0.125", check=Check.CALL, **told)
     shown = describe_for_student(result, SUBMISSION, stored=True)
     assert shown.text == headline
     assert "0.125" in shown.staff
@@ -90,10 +89,9 @@ def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
     files = {"adapters.py": "", **SPELLING[way]}
     files["adapters.py"] = "def run_softmax(x, dim): ...\n" + files["adapters.py"]
     submission = Submission("x", {path: source.encode() for path, source in files.items()}, "adapters")
-    ended = (False, 1.0, Outcome.FAILED, Check.CALL)
-    failed = Result("test_hidden_softmax[a]", "softmax", True, *ended, raised="ValueError")
+    result = failed("test_hidden_softmax[a]", "", check=Check.CALL, raised="ValueError")
     chosen = [(f"{name}.py" if way == "in many files" else "adapters.py", name) for name in NAMES]
-    every = [replace(failed, functions=(("adapters.py", "run_softmax"), each)) for each in chosen]
+    every = [replace(result, functions=(("adapters.py", "run_softmax"), each)) for each in chosen]
     told = {describe_for_student(each, submission, stored=True).headline for each in every}
     assert "ValueError in run_softmax of adapters.py" in told
     assert len(told) <= MAX_FUNCTIONS
@@ -149,9 +147,9 @@ def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see
 
 
 def test_a_right_tree_that_loses_a_little_gets_ten_lines() -> None:
-    rows = [failed("test_softmax[f16]", WRONG.format(3), points=0.2), failed("test_linear", "Error: 7", "linear")]
-    rows[1] = replace(rows[1], maximum=0.24)
-    text = render(*rows, explanations=(found("linear", tests=["test_linear"]),))
+    linear = failed("test_linear", "Error: 7", "linear", points=0.24)
+    softmax = failed("test_softmax[f16]", WRONG.format(3), points=0.2)
+    text = render(softmax, linear, explanations=(found("linear", tests=["test_linear"]),))
     assert text.count("\n") <= 11
     assert text.splitlines()[-1] == (
         "- **0.44 points lost** for small things: Linear layer: `adapters.py:3 linear 0 is wrong.`; "

@@ -31,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def returning(expression: str, top: str = "") -> str:
+    """A submission whose `run_softmax` returns this."""
+    imports = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    return f"{imports}{top}\ndef run_softmax(x, dim):\n    return {expression}\n"
+
+
 def start(layer: sandboxes.Layer) -> sandboxes.Sandbox:
     """Start `layer`, or skip where it does not work; CI must not skip."""
     try:

@@ -13,7 +13,7 @@ from whichline.engine.result import Check
 from whichline_grader.sandbox.proxy import Adapters
 from whichline_grader.sandbox.reply import ProtocolViolation
 
-from .conftest import ROOT, Run
+from .conftest import ROOT, Run, returning
 
 SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
 DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool)
@@ -23,10 +23,6 @@ REFUSED |= {"torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)": "qint8", "torch
 REFUSED |= {"object()": "builtins.object"}
 SLOW = {"torch._dynamo": "from torch.utils.checkpoint import checkpoint as f", "einx": "from einx import id as f"}
 SLOW |= {"sympy": "", "torch.fx.experimental.symbolic_shapes": ""}
-
-
-def returning(expression: str) -> str:
-    return f"import torch\ndef run_softmax(x, dim):\n    return {expression}\n"
 
 
 def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None:

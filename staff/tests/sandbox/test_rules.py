@@ -13,7 +13,7 @@ from whichline.rules.forbidden import load_forbidden
 from whichline.rules.watch import MAX_USES, Use
 from whichline_grader.grading.one_submission import MAX_SHOWN, judge
 
-from .conftest import ROOT, Run
+from .conftest import ROOT, Run, returning
 
 LAYERS = ("bubblewrap",)
 PROBLEMS = load_problems(ROOT)
@@ -45,11 +45,6 @@ def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[
     if gradient:
         torch.autograd.grad(answer.sum(), x)
     return adapters.respondent.forbidden
-
-
-def returning(expression: str, top: str = "") -> str:
-    imports = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
-    return f"{imports}{top}\ndef run_softmax(x, dim):\n    return {expression}\n"
 
 
 @pytest.mark.parametrize(
