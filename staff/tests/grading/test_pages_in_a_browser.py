@@ -75,19 +75,16 @@ def opened(browser: Browser, url: str, width: int = 1280, dark: bool = False) ->
     Every request but the first is refused.
     """
     noticed: list[str] = []
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
-    page.route("**/*", lambda route: route.continue_() if route.request.url == url else route.abort())
-    page.on("request", lambda request: noticed.append(request.url) if request.url != url else None)
-    page.on("websocket", lambda socket: noticed.append(socket.url))
-    page.on("console", lambda message: noticed.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: noticed.append(str(error)))
-    page.on("dialog", lambda dialog: noticed.append(dialog.message))
-    page.goto(url)
-    page.wait_for_selector("main", timeout=60_000)
-    try:
+    with browser.new_page(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light") as page:
+        page.route("**/*", lambda route: route.continue_() if route.request.url == url else route.abort())
+        page.on("request", lambda request: noticed.append(request.url) if request.url != url else None)
+        page.on("websocket", lambda socket: noticed.append(socket.url))
+        page.on("console", lambda message: noticed.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: noticed.append(str(error)))
+        page.on("dialog", lambda dialog: noticed.append(dialog.message))
+        page.goto(url)
+        page.wait_for_selector("main", timeout=60_000)
         yield page, noticed
-    finally:
-        page.close()
 
 
 @pytest.fixture(scope="module")
