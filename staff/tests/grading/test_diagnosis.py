@@ -1,6 +1,7 @@
 """Advice on a submission: what it finds, and what a submission can make of it."""
 
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -165,11 +166,7 @@ def test_no_answer_means_no_advice(suite: GradedSuite, sandbox: Sandbox, monkeyp
 
 def test_an_error_of_ours_costs_nothing(suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     right, _, _ = graded(suite, sandbox, WRONG)
-
-    def fail(*_: object) -> None:
-        raise TypeError("unhashable type: 'list'")
-
-    monkeypatch.setattr(one_submission, "request_diagnosis", fail)
+    monkeypatch.setattr(one_submission, "request_diagnosis", Mock(side_effect=TypeError("unhashable type: 'list'")))
     results, notes, _ = graded(suite, sandbox, WRONG)
     assert [each.outcome for each in results] == [each.outcome for each in right]
     assert notes.doubts[-1] == "the search for mistakes ended with TypeError: unhashable type: 'list'"

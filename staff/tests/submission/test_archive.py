@@ -3,6 +3,7 @@
 import json
 import stat
 import zipfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -113,11 +114,8 @@ def test_every_damaged_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        try:
-            _, files = read_archive(path, "m.json")
-        except ArchiveError:
-            continue
-        assert files == FILES
+        with suppress(ArchiveError):
+            assert read_archive(path, "m.json")[1] == FILES
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(ArchiveError, match="not a zip file, or is a damaged one"):
