@@ -101,8 +101,8 @@ def gradients_go_through_changes_in_place():
     x = X.clone().requires_grad_()
     y = x * 2
     y[0] += 1
-    y.relu_()
     y[:, 1].mul_(3)
+    y.relu_()
     y.sum().backward()
     return x.grad, y
 

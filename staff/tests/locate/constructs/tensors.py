@@ -29,23 +29,23 @@ def a_subclass_sees_its_functions():
 
 class Named(Tensor):
     @staticmethod
-    def __new__(cls, data, name):
+    def __new__(cls, data, label):
         made = torch.Tensor._make_subclass(cls, data)
-        made.name = name
+        made.label = label
         return made
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         value = super().__torch_function__(func, types, args, kwargs or {})
         if isinstance(value, cls):
-            value.name = args[0].name + "'"
+            value.label = args[0].label + "'"
         return value
 
 
 def a_subclass_has_a_name():
     x = Named(X.clone(), "x")
     y = x + 1
-    return y.name, (y * 2).name, x.name
+    return y.label, (y * 2).label, x.label
 
 
 class Mode(torch.overrides.TorchFunctionMode):
