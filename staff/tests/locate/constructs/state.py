@@ -191,7 +191,7 @@ def parts_are_evaluated_in_their_order():
     order = Order(log)
     order[say("a")] = say("b")
     order[say("c")] += say(2)
-    order.inner[say("d")][say("e")] = say("f") if False else say("g")
+    {"d": order.inner}[say("d")][say("e")] = say("f") if False else say("g")
     return log
 
 
