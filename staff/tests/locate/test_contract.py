@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import problems
+from staff.tests.files import write_files
 from staff.tests.locate.conftest import ATTENTION, LINEAR, ROPE, SOFTMAX, above, marked, run_source
 from staff.tests.locate.test_places import REFERENCES
 from whichline.engine.case import Case
@@ -287,8 +288,7 @@ def run_projection(x, weights, activation):
 @pytest.fixture
 def projection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Runs a function that gets a dictionary, and text, and writes into the former."""
-    (tmp_path / "projection").mkdir()
-    (tmp_path / "projection" / "reference.py").write_text(PROJECTION)
+    write_files(tmp_path, {"projection/reference.py": PROJECTION})
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
     path = tmp_path / "adapters.py"
     calls = Calls(run_source(WRITES, path))

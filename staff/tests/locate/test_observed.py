@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import SUPPORTED_NODES
 
+from staff.tests.files import write_files
 from staff.tests.locate.constructs import control, gradients, objects, state, tensors
 from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from whichline.engine.suite import Suite, Test
@@ -121,10 +122,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.delitem(sys.modules, "adapters", raising=False)  # another test's
 
     def write(**sources: str) -> Observed:
-        for name, source in sources.items():
-            path = tmp_path.joinpath(*name.split("__")).with_suffix(".py")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(source)
+        write_files(tmp_path, {f"{name.replace('__', '/')}.py": source for name, source in sources.items()})
         return Observed(importlib.import_module("adapters"), lambda file: file.startswith(str(tmp_path)))
 
     yield write

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import problems
+from staff.tests.files import write_files
 from whichline.engine import problem_folder
 from whichline.engine.problem_folder import list_adapters
 from whichline.locate.checkpoints import Step
@@ -55,8 +56,7 @@ def halve(x: Tensor, times: int) -> Tensor:
 
 @pytest.fixture
 def ordinary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Step]:
-    (tmp_path / "ordinary").mkdir()
-    (tmp_path / "ordinary" / "reference.py").write_text(ORDINARY)
+    write_files(tmp_path, {"ordinary/reference.py": ORDINARY})
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
     return Reference("ordinary", "run_ordinary").compute_checkpoints({"x": torch.arange(3.0), "blocks": 2}).taken
 
@@ -127,12 +127,9 @@ def test_what_differs_between_calls_or_is_stacked_are_counterparts() -> None:
 
 
 def test_a_reference_that_staff_alone_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("kept", "shipped"):
-        (tmp_path / name).mkdir()
-        line = f"from problems.{name}.staff.reference import run_other, run_ordinary\n"
-        (tmp_path / name / "reference.py").write_text(f'"""Staff have it."""\n\n{line}')
-    (tmp_path / "kept" / "staff").mkdir()
-    (tmp_path / "kept" / "staff" / "reference.py").write_text(ORDINARY + "\n\ndef run_other(x):\n    return x\n")
+    imports = '"""Staff have it."""\n\nfrom problems.{}.staff.reference import run_other, run_ordinary\n'
+    files = {f"{name}/reference.py": imports.format(name) for name in ("kept", "shipped")}
+    write_files(tmp_path, files | {"kept/staff/reference.py": f"{ORDINARY}\n\ndef run_other(x):\n    return x\n"})
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
     monkeypatch.setattr(problem_folder, "_find_folders", lambda: [tmp_path])
     assert list_adapters("kept") == ("run_ordinary", "run_other")
