@@ -108,7 +108,7 @@ def layer(old: str, new: str, use: str = USE) -> Edits:
 
 CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a pair that goes to another function": (
-        (SOFTMAX, f"`largest` is a pair since adapters.py:11, `torch.max(x, dim, keepdim=True)`{ONE_OF}"),
+        (SOFTMAX, f"`largest` is a pair since adapters.py:11, `torch.max(x, dim, keepdim=True)`{ONE_OF}", "max(x"),
         (LARGEST, "largest = torch.max(x, dim, keepdim=True)\n    largest = torch.clamp(largest, min=-1e30)"),
     ),
     "a decorator without a return": (
@@ -539,10 +539,6 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         (ATTENTION, f"`sizes_of` in adapters.py:18 {NO_RETURN}", "    x.shape[-2:]"),
         above("def scores_of", "def sizes_of(x):\n    x.shape[-2:]"),
         ("d_k = Q.shape[-1]", "_, d_k = sizes_of(Q)"),
-    ),
-    "a pair": (
-        (SOFTMAX, f"`largest` is a pair since adapters.py:11, `x.max(dim)`{ONE_OF}", "x.max(dim)"),
-        ("x.amax(dim, keepdim=True)", "x.max(dim)"),
     ),
     "a method with another name than the abstract one": (
         (LINEAR, "`Own` has no `apply`; is the `aply` in adapters.py:39 meant?", "def aply(self, x):"),
