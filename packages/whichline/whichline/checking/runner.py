@@ -87,10 +87,13 @@ class Run:
         return next((result.test for result in self._not_run()), "The import of your files")
 
     def so_far(self, interrupted: str) -> list[Result]:
-        """A result for each test; the test that was running fails with the message `interrupted`."""
+        """A result for each test; the one that was running fails, as `interrupted` says if the run has not ended."""
+        headline = f"the process ended during this test, with exit status {self.status}"
+        if self.status is None:
+            headline = f"{interrupted}{self.line}: is there an endless loop in your code?"
         results = dict(self.results)
         if not self.looking and (test := next(self._not_run(), None)):
-            results[test.test] = replace(test, outcome=Outcome.FAILED, headline=interrupted)
+            results[test.test] = replace(test, outcome=Outcome.FAILED, headline=headline)
         return list(results.values())
 
     def _not_run(self) -> Iterator[Result]:
@@ -107,10 +110,7 @@ class Run:
                 raise click.ClickException(f"the tests could not start: {ended}. {todo}")
             endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
             raise click.ClickException(f"you pressed Ctrl-C before the first test{self.line}{endless}")
-        if self.status is None:
-            stopped = f"you pressed Ctrl-C during this test{self.line}"
-            return self.so_far(f"{stopped}: is there an endless loop in your code?")
-        return self.so_far(f"the process ended during this test, with exit status {self.status}")
+        return self.so_far("you pressed Ctrl-C during this test")
 
 
 class Forks:

@@ -124,7 +124,6 @@ class WatchedBoard:
             self._show_results()
 
     def hint(self) -> None:
-        """Show one more hint."""
         if problem := self._hinted():
             self.hints[problem.id] = min(self.hints[problem.id] + 1, len(problem.hints))
             self.show()
@@ -136,7 +135,6 @@ class WatchedBoard:
             self.run()
 
     def all_problems(self) -> None:
-        """Show all problems again."""
         self.focus = ""
         self.run()
 
@@ -173,12 +171,9 @@ class WatchedBoard:
 
     def _results(self) -> list[Result]:
         run = self.current
-        if run.status is not None:
-            return run.so_far(f"the process ended during this test, with exit status {run.status}")
-        if (run.running or 0) >= LONG:
-            so_far = f"has been running for {run.running:.0f} s{run.line}"
-            return run.so_far(f"{so_far}: is there an endless loop in your code?")
-        return list(run.results.values())
+        seconds = run.running or 0
+        is_over = run.status is not None or seconds >= LONG
+        return run.so_far(f"has been running for {seconds:.0f} s") if is_over else list(run.results.values())
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
