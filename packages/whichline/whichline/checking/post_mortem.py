@@ -6,6 +6,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from whichline.engine.errors import Stopped
+from whichline.engine.exception_report import list_calls
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 
@@ -22,12 +23,12 @@ def find_frame(suite: Suite, test: Test, findings: Sequence[Finding]) -> Traceba
     It ends where the code raised. If it did not raise, it ends before the line of the finding or, without a finding,
     before the last line that ran.
     """
-    frames = _list_frames(suite, suite.ending(test))
+    frames = list_calls(suite.ending(test), suite.has_written)
     if not frames:
         places = [(str(suite.root / each.file), each.line) for each in reversed(findings) if each.file]
         if not places:
             _follow(suite, test, places.append)
-        frames = _list_frames(suite, _follow(suite, test, lambda place: _stop(place in places[-1:])))
+        frames = list_calls(_follow(suite, test, lambda place: _stop(place in places[-1:])), suite.has_written)
     found = None
     for trace in reversed(frames):
         found = TracebackType(found, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
@@ -53,12 +54,3 @@ def _follow(suite: Suite, test: Test, look: Callable[[Place], None]) -> BaseExce
         return suite.ending(test)
     finally:
         sys.settrace(traced)
-
-
-def _list_frames(suite: Suite, error: BaseException | None) -> list[TracebackType]:
-    """The student's frames that an error went through."""
-    trace, found = error.__traceback__ if error else None, []
-    while trace:
-        found += [trace] * suite.has_written(trace.tb_frame.f_code.co_filename)
-        trace = trace.tb_next
-    return found

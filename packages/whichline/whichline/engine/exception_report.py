@@ -56,13 +56,7 @@ class ExceptionReport:
     @cached_property
     def calls(self) -> list[TracebackType]:
         """The calls in the student's files that the error went through, the innermost last."""
-        found, trace = [], self.error.__traceback__
-        is_own = cache(partial(is_own_file, root=self._root))  # a recursion has a thousand calls
-        while trace:
-            if is_own(trace.tb_frame.f_code.co_filename):
-                found.append(trace)
-            trace = trace.tb_next
-        return found
+        return list_calls(self.error, partial(is_own_file, root=self._root))
 
     @cached_property
     def frames(self) -> list[FrameSummary]:
@@ -365,6 +359,16 @@ class ExceptionReport:
                     if not axis.startswith("#") and axis not in names[size]:
                         names[size].append(axis)
         return dict(names)
+
+
+def list_calls(error: BaseException | None, is_own: Callable[[str], bool]) -> list[TracebackType]:
+    """The calls that an error went through in files that are `is_own`, the innermost last."""
+    found, trace = [], error.__traceback__ if error else None
+    is_own = cache(is_own)  # a recursion has a thousand calls
+    while trace:
+        found += [trace] * is_own(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return found
 
 
 def _describe_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
