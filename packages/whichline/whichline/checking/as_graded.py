@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any
 
 from whichline.engine.assignment import student_files
@@ -58,13 +59,11 @@ def refuse_as_in_grading(root: Path) -> None:
 
 def _is_asked_by(files: tuple[str, ...]) -> bool:
     """Tell whether a line of these files causes the current event, not through an import or a package by itself."""
-    frame = sys._getframe(2)
-    while frame:
+    for frame, _ in walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
         if file.startswith(files):
             return True
         package = PACKAGE.search(file)
         if file.startswith("<frozen importlib") or (package and package[1] not in OBEDIENT):
             return False
-        frame = frame.f_back
     return False

@@ -5,6 +5,8 @@ were converted.
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from traceback import walk_stack
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,6 @@ from whichline.engine.suite import Test
 from whichline.locate.deadline import Deadline
 from whichline.locate.probe import Recorder
 from whichline.locate.run import Runner
-from whichline.plain.functions import Followed
 from whichline.plain.parts import ANSWER, Parts, take_apart
 from whichline.plain.reference import PlainCheckpoints, PlainRunner, PlainSuite, add_outputs, add_step, collect_steps
 from whichline.plain.watching import Watching
@@ -62,7 +63,8 @@ def _collect(suite: PlainSuite, test: str, is_anew: bool) -> PlainCheckpoints:
     called: list[tuple[nn.Module, Any]] = []  # all modules that are called, and what they return
 
     def leave(frame: FrameType, value: Any) -> None:
-        if not _is_inside(frame.f_back, reference):
+        callers = (caller for caller, _ in islice(walk_stack(frame), 1, None))
+        if not any(reference.is_students(caller.f_code.co_filename) for caller in callers):
             owners.extend(x for x in (frame.f_locals.get("self"),) if isinstance(x, nn.Module))
             parts: Parts = {}
             take_apart(value, "", parts)
@@ -97,12 +99,3 @@ def _group(owners: Sequence[nn.Module], called: Sequence[tuple[nn.Module, Any]])
             kinds.setdefault(type(module).__name__, []).append(value)
     alike = {name: values for name, values in kinds.items() if len({x.shape for x in values}) == 1 < len(values)}
     return {name: torch.stack(values) for name, values in alike.items()}
-
-
-def _is_inside(frame: FrameType | None, reference: Followed) -> bool:
-    """Tell whether a function of the reference is being called."""
-    while frame:
-        if reference.is_students(frame.f_code.co_filename):
-            return True
-        frame = frame.f_back
-    return False
