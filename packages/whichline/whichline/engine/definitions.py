@@ -335,18 +335,13 @@ def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str |
     return next((one for one, text in moved if {*map(kinds.get, (one, text))} == {int, float}), None)
 
 
-def _find_called(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Find the function of a call; if its object is gone, the method of the only class that has one of this name."""
-    found = resolve(node, names)
-    if found is not None or not isinstance(node, ast.Attribute):
-        return found
-    classes = {each for each in names.values() if isinstance(each, type) and node.attr in vars(each)}
-    return vars(classes.pop())[node.attr] if len(classes) == 1 else None
-
-
 def _find_maker(call: ast.Call, names: Mapping[str, Any]) -> Any:
     """Find the function that gives a name its value: the one that is called, or what `with` calls at its start."""
-    called, statement = _find_called(call.func, names), getattr(call, "parent", None)  # executing has put it there
+    called, statement = resolve(call.func, names), getattr(call, "parent", None)  # executing has put it there
+    if called is None and isinstance(call.func, ast.Attribute):  # of an object that is gone: one class has the method
+        attr = call.func.attr
+        classes = {each for each in names.values() if isinstance(each, type) and attr in vars(each)}
+        called = vars(classes.pop())[attr] if len(classes) == 1 else None
     is_entered = isinstance(statement, ast.withitem) and isinstance(called, type)
     return getattr(called, "__enter__", None) if is_entered else called
 
