@@ -66,9 +66,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Ended:
-    """The process has ended."""
-
-    status: int
+    status: int  # of the process
 
 
 Event = Busy | Broken | Result | Printed | Decided | Notes | Looking | Finding | Searched | Ended

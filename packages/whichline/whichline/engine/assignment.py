@@ -32,8 +32,6 @@ class SuiteError(CourseworkError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem."""
-
     id: str  # its name on the command line
     title: str  # its name for people
     points: float  # the most that it is worth

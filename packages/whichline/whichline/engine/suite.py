@@ -113,7 +113,6 @@ class Suite:
         return {adapter: need for need in needs for adapter in list_adapters(need)}
 
     def run(self, test: Test) -> Result:
-        """Run one test."""
         self.calls.made.clear()
         return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
 

@@ -38,13 +38,10 @@ class Followed(Observed):
     def __init__(self, names: Sequence[str], replace: Callable[[Any], Any] = lambda value: value) -> None:
         super().__init__(SimpleNamespace(), lambda file: False)
         self.names, self.replace = names, replace
+        self._sources: set[str] = set()
         self.is_students = self._sources.__contains__
         self.is_imported = False
         vars(self)["adapters"] = self.plain
-
-    @cached_property
-    def _sources(self) -> set[str]:
-        return set()
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find a module as the other finders do; one of these modules gets its probes when it is loaded."""
@@ -99,7 +96,6 @@ class Paired:
 
     @property
     def right(self) -> Callable[..., Any]:
-        """The function of the reference."""
         return find_reference(self.reference)
 
     @property
