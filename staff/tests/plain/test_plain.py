@@ -348,17 +348,14 @@ def test_diagnose_needs_to_know_the_code_and_the_reference(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_arrays_in_dicts_under_parametrize_and_classes(places: dict[str, str]) -> None:
-    for name in ("test_scale[1.0]", "test_scale[3.0]"):
-        assert 'weights["gain"] * centered / x.var()' in places[name]
-        assert "Expected the reference's `deviation`" in places[name]
-        assert "pass" in places[name]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "place", "said"),
     [
+        # Arrays in dictionaries, a test in a class, with parameters.
+        ("test_scale[1.0]", 'weights["gain"] * centered / x.var()', "Expected the reference's `deviation`"),
+        ("test_scale[1.0]", 'weights["gain"] * centered / x.var()', "pass"),
+        ("test_scale[3.0]", 'weights["gain"] * centered / x.var()', "Expected the reference's `deviation`"),
+        ("test_scale[3.0]", 'weights["gain"] * centered / x.var()', "pass"),
         ("test_total", "result += row.max() ** 2", "the failing test passes."),
         ("test_wide", "spread = [np.std(column) for column in x.T]", "With the answer here, the failing test passes."),
         ("test_share", "least = x.min(axis=1)", "of shape (2, 1); found the same numbers in shape (2,)."),
