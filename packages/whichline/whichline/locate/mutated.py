@@ -93,11 +93,11 @@ class Function:
                 users = gc.get_referrers(code) if code else ()
                 self._functions = [each for each in users if isinstance(each, FunctionType)]
             inner = list_codes(code)[1:] if code else ()
-            self._made = [each for each in _list_made(observed) if each.__code__ in inner] if inner else []
+            self._made = [each for each in _list_closures(observed) if each.__code__ in inner] if inner else []
         return self._functions
 
 
-def _list_made(observed: Observed) -> Iterator[FunctionType]:
+def _list_closures(observed: Observed) -> Iterator[FunctionType]:
     """List the functions that the names in files and classes refer to: among them what decorators made."""
     for file in observed.files:
         for value in observed.find_namespace(file).values():

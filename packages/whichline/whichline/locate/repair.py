@@ -106,7 +106,7 @@ def find_repair(
     adapters = {case.call for test in tests for case in test.cases()[:1]}
     problem = failing[0].problem
     last = (adapters - {find_outermost(name) for _, name, _ in near}, _list_shared(runner, problem))
-    ran = () if is_given else list_ran(runner, trace.test)
+    ran = () if is_given or not isinstance(trace.error, WrongAnswer) else list_ran(runner, trace.test)
     for repair in _list_repairs(runner, trace, near, ran, *last, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
