@@ -99,15 +99,16 @@ def _find_corrected(case: Diagnosis) -> list[Finding]:
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:
-    if not case.numbers:
+    wrong = [test for test in case.numbers if not is_rounded(case.runner, test)]
+    if not wrong:
         return []
     tests = case.numbers, case.failing, case.passing
-    unread = find_unread_argument(case.runner, case.numbers)
+    unread = find_unread_argument(case.runner, wrong)
     if unread.findings and (simpler := find_simpler(case.runner, *tests, unread.doubtful)):
         return [replace(simpler, said=unread.findings[0].said)]
     if unread.findings and unread.is_sure:
         return [*unread.findings]
-    numbers = find_numbers(case.runner, case.numbers, case.failing)
+    numbers = find_numbers(case.runner, wrong, case.failing)
     found, case.patch = [*numbers.findings], numbers.patch
     if numbers.doubtful:
         simpler = find_simpler(case.runner, *tests, numbers.doubtful)

@@ -39,7 +39,7 @@ class Found:
 
     @property
     def has_other_arguments(self) -> bool:
-        """Whether the difference is that a call gets other values than the reference computes with."""
+        """Tell whether a call gets other values than the reference computes with."""
         return f"; found `{self.place.called}` of" in self.difference.words
 
 

@@ -1,4 +1,4 @@
-"""Where a mistake is shown: at what was computed wrong, in place of what only takes, reshapes or returns it."""
+"""Moving the mark of a mistake to what computes the wrong value, from what only takes, reshapes or returns it."""
 
 import ast
 import re

@@ -56,11 +56,8 @@ class Numbers(NamedTuple):
     first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
 
 
-def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> Numbers:
+def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test]) -> Numbers:
     """Find where numbers go wrong in these of the failing tests."""
-    wrong = [test for test in numbers if not is_rounded(runner, test)]
-    if not wrong:
-        return Numbers()
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
     found, right = locate(runner, wrong, most)
@@ -162,9 +159,8 @@ def is_rounded(runner: Runner, test: Test) -> bool:
     return any(isinstance(x, Tensor) and x.dtype == torch.float32 for x in kept)
 
 
-def find_unread_argument(runner: Runner, numbers: Sequence[Test]) -> Numbers:
+def find_unread_argument(runner: Runner, wrong: Sequence[Test]) -> Numbers:
     """Find an argument that the right output depends on, and that the code never reads."""
-    wrong = [test for test in numbers if not is_rounded(runner, test)]
     for test in wrong[:ASKED]:
         trace = runner.look(test)
         call = test.cases()[0].call

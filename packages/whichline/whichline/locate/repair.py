@@ -13,7 +13,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from traceback import walk_tb
-from types import CodeType, FrameType, MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import torch
@@ -104,38 +104,31 @@ def find_repair(
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
     tests = [trace.test, *others]
     adapters = {case.call for test in tests for case in test.cases()[:1]}
-    problem = failing[0].problem
-    last = (adapters - {find_outermost(name) for _, name, _ in near}, _list_shared(runner, problem))
+    adapters -= {find_outermost(name) for _, name, _ in near}
     ran = () if is_given or not isinstance(trace.error, WrongAnswer) else list_ran(runner, trace.test)
-    for repair in _list_repairs(runner, trace, near, ran, *last, patch):
+    for repair in _list_repairs(runner, trace, near, ran, adapters, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         is_in = only is None or repair.mutant.line in only
-        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, problem):
+        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, failing[0]):
             return repair
     return None
 
 
-def _breaks_others(runner: Runner, repair: Repair, problem: str) -> bool:
+def _breaks_others(runner: Runner, repair: Repair, failing: Test) -> bool:
     """Tell whether tests of other problems pass without a repair, and fail with it: then it is in a wrong place."""
     function = Function(runner, repair.function.file, repair.function.mutable)
-    others = _list_others(runner, problem, MOST_OTHERS)
+    others = _list_others(runner, failing.problem, MOST_OTHERS)
     failed = [test for test in others if not function.passes(repair.mutant, [test], counts_lines=False)]
     return any(map(runner.passes_as_is, failed))
 
 
-def _list_shared(runner: Runner, problem: str) -> set[tuple[str, str]]:
-    """List the outermost functions that tests of other problems run, and pass."""
-    shared = set[tuple[str, str]]()
-    for test in _list_others(runner, problem, 1):
-        called = set[CodeType]()
-        sys.setprofile(lambda frame, *_, called=called: called.add(frame.f_code))
-        try:
-            is_right = runner.passes_as_is(test)
-        finally:
-            sys.setprofile(None)
-        shared |= {(each.co_filename, find_outermost(each.co_qualname)) for each in called if is_right}
-    return shared
+def _list_shared(runner: Runner, problem: str) -> Collection[tuple[str, str]]:
+    """List the outermost functions that tests of other problems run and pass, once for each problem."""
+    if runner.shared is None:
+        passing = filter(runner.passes_as_is, _list_others(runner, problem, 1))
+        runner.shared = {(file, name) for test in passing for file, name, _ in list_ran(runner, test)}
+    return runner.shared
 
 
 def _list_others(runner: Runner, problem: str, most: int) -> list[Test]:
@@ -153,7 +146,6 @@ def _list_repairs(
     near: Sequence[Line],
     ran: Collection[Line],
     adapters: Collection[str],
-    shared: Collection[tuple[str, str]],
     patch: Options,
 ) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
@@ -164,12 +156,14 @@ def _list_repairs(
     """
     parameters, found = _list_parameters(runner.observed), list[tuple[tuple[int, ...], bool, Repair]]()
     is_raised = not isinstance(trace.error, WrongAnswer)
+    shared = () if is_raised else _list_shared(runner, trace.test.problem)
     for number, (file, name, lines) in enumerate(_list_functions(runner.observed, trace, near, ran)):
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
+        is_shared = (file, name) in shared
         for mutant in _list_mutants(trace, file, mutable, parameters, ran):
-            is_shared = not is_raised and (file, name) in shared
-            kind = (mutant.is_sign_of_argument, is_last, 0 if is_raised else max(mutant.rank, is_shared - 1))
+            rank = 0 if is_raised else max(mutant.rank, 0) if is_shared else mutant.rank  # in these, none comes first
+            kind = (mutant.is_sign_of_argument, is_last, rank)
             place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
             found.append(((*kind, *place), is_shared, Repair(function, mutant)))
     turns, ordered = Counter[tuple[Any, ...]](), list[tuple[tuple[Any, ...], Repair]]()

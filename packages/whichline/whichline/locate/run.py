@@ -52,6 +52,7 @@ class Runner:
     runs: int = 0
     looks: int = 0
     mutant_runs: int = 0
+    shared: Collection[tuple[str, str]] | None = None  # the functions that tests of other problems run and pass
     seed: int = 0
     _longest: int = 0  # events after which a run ends; some tests make a table that the others find
     _slowest: dict[str, float] = field(default_factory=dict)  # processor time after which a run ends, by test
