@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from staff.tests.locate.conftest import Explain, marked
+from staff.tests.locate.conftest import Explain, above, marked
 from whichline.engine.finding import Finding
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -253,3 +253,72 @@ def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -
     )
     found = find_alone(ATTENTION, own, UNGUARDED, divided, called)
     assert [each for each in list_marks(found) if "soft" in each] == ["soft(scores, 1)"]
+
+
+SETTINGS = ("import torch\n", "import dataclasses\n\nimport torch\n")
+CONFIGURED = above(
+    "def run_multihead_self_attention_with_rope",
+    "@dataclasses.dataclass\nclass Settings:\n    longest: int\n    theta: float = 10000.0",
+)
+
+
+def test_the_settings_are_marked_that_leave_a_number_at_its_default(find_alone: Explain) -> None:
+    """They are no value that a probe records; only the number that is read from them is."""
+    made = (
+        f"rotation = {MADE.format('theta')}\n    positions =",
+        "config = Settings(max_seq_len)\n    rotation = Rotation(d_model // num_heads, config.theta, max_seq_len)\n    positions =",
+    )
+    (finding,) = find_alone(MULTIHEAD, SETTINGS, CONFIGURED, made)
+    assert list_marks([finding]) == ["Settings(max_seq_len)"]
+    assert finding.said == ("Expected `theta`, 100; found 10000. This call passes nothing for `theta`.",)
+
+
+def test_the_classes_of_exceptions_have_no_parameters_to_pass(find_alone: Explain) -> None:
+    error = above("def scores_of", "class Refused(ValueError):\n    pass")
+    raised = (
+        "    d_k = Q.shape[-1]\n",
+        "    d_k = Q.shape[-1]\n    if K.shape[-1] != d_k:\n        raise Refused(d_k)\n",
+    )
+    (finding,) = find_alone(ATTENTION, error, raised, ("math.sqrt(d_k)", "d_k"))
+    assert list_marks([finding]) == ["d_k"]
+
+
+def test_a_call_is_repaired_that_should_pass_an_option(find_alone: Explain) -> None:
+    body = "    mask = torch.ones(length, length, dtype=torch.bool)\n    return mask.tril() if causal else mask"
+    mask = above("def attend_by_heads", f"def make_mask(length, causal=False):\n{body}")
+    (finding,) = find_alone(
+        MULTIHEAD, mask, ("torch.ones(length, length, dtype=torch.bool).tril()", "make_mask(length)")
+    )
+    assert list_marks([finding]) == ["make_mask(length)"]
+    assert finding.said == ("This call passes nothing for `causal`.",)
+    assert finding.proof == "With one more argument here, all 20 failing tests pass."
+
+
+def test_of_two_calls_the_one_is_marked_that_passes_fewer_arguments(find_alone: Explain) -> None:
+    default = (
+        "def __call__(self, x, positions):\n",
+        "def __call__(self, x, positions=None):\n        if positions is None:\n            positions = torch.arange(x.shape[-2])\n",
+    )
+    turned = ("q, k = turn(q), turn(k)", "q, k = turn[0](q, turn[1]), turn[0](k)")
+    (finding,) = find_alone(MULTIHEAD, default, (TURN, "(rotation, positions))"), turned)
+    assert list_marks([finding]) == ["turn[0](k)"]
+
+
+def test_a_right_function_is_no_proof_where_its_arguments_are_wrong(find_alone: Explain) -> None:
+    keys = (
+        f"q, k, v = ({SPLIT})",
+        f"q, k, v = ({SPLIT.replace('weights[:3]', '(weights[0], weights[1], weights[1])')})",
+    )
+    found = find_alone(MULTIHEAD, keys, (".tril()\n", ".tril(-1)\n"))
+    assert "torch.ones(length, length, dtype=torch.bool).tril(-1)" in list_marks(found)
+    assert not any(HEADS in mark for mark in list_marks(found))
+
+
+def test_a_mark_does_not_move_into_a_function_that_passes_its_own_tests(find_alone: Explain) -> None:
+    shared = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
+    own = (
+        "    e = torch.exp(x - largest)\n    total = e.sum(dim, keepdim=True)\n    return (e / torch.where(total == 0, 1.0, total)).to(in_features.dtype)",
+        "    e = torch.exp(x - largest)\n    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)",
+    )
+    (finding,) = find_alone(ATTENTION, shared, own)
+    assert list_marks([finding]) == ["run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)"]

@@ -549,3 +549,87 @@ def test_of_a_call_over_several_lines_the_pattern_that_is_wrong_is_marked(find_a
     )
     (finding,) = find_alone(MULTIHEAD, joined)
     assert list_marks([finding]) == ['"... h n d -> ... n (d h)"']
+
+
+def test_a_step_that_the_code_takes_further_down_is_not_missing(find_alone: Explain) -> None:
+    """The maximum is subtracted, but not within the sum."""
+    log = "def log_softmax(x, dim):\n    shifted = x - x.amax(dim, keepdim=True)\n    return shifted - torch.logsumexp(x, dim, keepdim=True)"
+    start = RIGHT.index("    largest = x.amax")
+    body = RIGHT[start : RIGHT.index("\n\n\ndef scores_of")]
+    (finding,) = find_alone(
+        "softmax", above("def run_softmax", log), (body, "    return log_softmax(x, dim).exp().to(in_features.dtype)")
+    )
+    assert list_marks([finding]) == ["x"]
+    assert "    return shifted - torch.logsumexp(x, dim, keepdim=True)" in finding.code[1]
+
+
+MATRICES = """    def rows(self, positions):
+        cos, sin = self.cos[positions], self.sin[positions]
+        return torch.stack((torch.stack((cos, -sin), -1), torch.stack((sin, cos), -1)), -{axis})
+
+    def __call__(self, x, positions):
+        pairs = x.unflatten(-1, (-1, 2))
+        return einsum(self.rows(positions).to(x.dtype), pairs, {pattern}).flatten(-2)"""
+APPLIED = "... pairs out two, ... pairs two -> ... pairs out"
+CALLED = RIGHT[RIGHT.index("    def __call__(self, x") : RIGHT.index("\n\n\ndef run_rope")]
+
+
+def test_a_tensor_is_marked_where_a_helper_makes_it_and_not_where_it_is_converted(find_alone: Explain) -> None:
+    (finding,) = find_alone("rope", (CALLED, MATRICES.format(axis=1, pattern=f'"{APPLIED}"')))
+    assert list_marks([finding])[0].startswith("torch.stack((torch.stack((cos, -sin), -1), torch.stack(")
+    assert " uses this: `self.rows(positions).to(x.dtype)`. Expected the rotations; " in finding.said[0]
+
+
+def test_a_pattern_with_a_name_is_marked_where_all_that_it_gets_is_right(find_alone: Explain) -> None:
+    turned = APPLIED.replace("out two,", "two out,")
+    pattern = above("class Rotation", f'APPLIED = "{turned}"')
+    (finding,) = find_alone("rope", pattern, (CALLED, MATRICES.format(axis=2, pattern="APPLIED")))
+    assert list_marks([finding]) == [f'"{turned}"']
+
+
+def test_positions_are_marked_where_they_are_counted_and_not_where_they_get_an_axis(find_alone: Explain) -> None:
+    counted = ("past + torch.arange(in_features.shape[-2])", "torch.arange(in_features.shape[-2])[None]")
+    shaped = ("distance = positions[:, None]", "distance = (past + positions[0])[:, None]")
+    (finding,) = find_alone("decoding", counted, shaped)
+    assert list_marks([finding]) == ["torch.arange(in_features.shape[-2])"]
+
+
+def test_scores_that_are_transposed_since_two_names_are_exchanged_are_marked_at_the_names(find_alone: Explain) -> None:
+    inline = """scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask, -1e9)
+    heads = run_softmax(scores, -1) @ v"""
+    (finding,) = find_alone(MULTIHEAD, (PROJECTIONS, PROJECTIONS.replace("q, k, v", "k, q, v", 1)), (HEADS, inline))
+    assert list_marks([finding]) == ["k"]
+    assert finding.said == ("Expected the keys of each head; found the queries of each head: the two are swapped.",)
+
+
+def test_one_name_may_be_another_one_in_a_whole_assignment(find_alone: Explain) -> None:
+    turned = ("q, k = turn(q), turn(k)", "q, v = map(turn, (q, v))")
+    first, second = find_alone(MULTIHEAD, turned, (".tril()\n", ".triu()\n"))
+    assert list_marks([first, second]) == [CAUSAL.replace("tril", "triu"), "q, v = map(turn, (q, v))"]
+
+
+def test_minus_infinity_is_an_initial_value(find_alone: Explain) -> None:
+    begins = ("torch.full((*batch, q.shape[-2], 1), -1e30, dtype=wide)", "torch.tensor(-math.inf, dtype=wide)")
+    zero = ("total = torch.zeros_like(largest)", "total = torch.zeros((*batch, q.shape[-2], 1), dtype=wide)")
+    finite = (
+        "shrink, e = torch.exp(before - largest), torch.exp(scores - largest)",
+        "base = largest.masked_fill(largest == -math.inf, 0.0)\n            shrink, e = torch.exp(before - base), torch.exp(scores - base)",
+    )
+    found = find_alone("blockwise_attention", begins, zero, finite, ("shrink * total + e.sum", "total + e.sum"))
+    assert list_marks(found[:1]) == ["total + e.sum(-1, keepdim=True)"]
+    assert not any("inf" in mark for mark in list_marks(found))
+
+
+PARTNERS = """    def __call__(self, x, positions):
+        feature = torch.arange(x.shape[-1])
+        partner = (feature + x.shape[-1] // 2) % x.shape[-1]
+        cos, sin = (each[positions].repeat_interleave(2, -1).to(x.dtype) for each in (self.cos, self.sin))
+        return x * cos + torch.where(feature % 2 == 0, -1.0, 1.0).to(x.dtype) * x[..., partner] * sin"""
+
+
+def test_a_call_of_what_no_proof_explains_refers_to_it(find: Explain) -> None:
+    found = find(["rope", MULTIHEAD], (CALLED, PARTNERS))
+    assert [each.id for each in found if each.file] == ["rope-unproved"]
+    assert found[-1].said[0].endswith(": look there first.")
+
+

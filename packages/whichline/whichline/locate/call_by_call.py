@@ -6,7 +6,7 @@ wrong in this body.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -17,7 +17,7 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.calls import judge_calls
 from whichline.locate.causes import is_by_chance
-from whichline.locate.found import Found, is_plain, join_patches, place_in
+from whichline.locate.found import Found, is_plain, join_patches, list_explained, place_in
 from whichline.locate.run import Experiment, Runner, choose_kinds, order_by_generality
 from whichline.locate.search import MAX_PLACES, Search
 from whichline.locate.trace import Trace
@@ -50,12 +50,17 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> t
     if not runner.is_spent:
         runner.lent = ()
         more = _locate(runner, adapters, failing, most)
-        if more[0] or not (runner.is_spent or len(passing) == len(failing)):
+        is_better = _rank(more[0], list_explained(more[0])) >= _rank(found, passing)
+        if (more[0] and is_better) or not (runner.is_spent or len(passing) == len(failing)):
             return more
     if any(is_by_chance(Experiment(plain, passing), each.trace, each.patch) for each in found):
         return [], right
     is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
     return (found if is_enough or len(found) == 1 or len(passing) == len(failing) else []), right
+
+
+def _rank(found: Sequence[Found], passing: Collection[object]) -> tuple[int, int]:
+    return len(passing), sum(each.difference.is_simple for each in found)
 
 
 def _locate(

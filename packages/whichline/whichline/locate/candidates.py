@@ -193,12 +193,23 @@ def list_skipped(trace: Trace, divergence: Expression) -> Iterator[Options]:
 
 
 def list_skipped_upstream(trace: Trace, divergence: Expression) -> list[Options]:
-    """List later checkpoints for the right values from which a divergence is computed, the next checkpoints first."""
+    """List later checkpoints for the right values from which a divergence is computed, the next checkpoints first.
+
+    A checkpoint that the code computes from such a value, on the way to the divergence, is not skipped.
+    """
     operands = list_upstream(trace, divergence, UPSTREAM)
     made = [each for each in operands if not trace.is_handed_on(each, divergence)]
     changes: list[Options] = [{each: option} for each in made for option in list_later(trace, each, LATER)]
-    changes = [each for each in changes if count_skipped(trace, each)[0] > 0]
+    changes = [each for each in changes if count_skipped(trace, each)[0] > 0 and not _is_taken(trace, each, operands)]
     return sorted(changes, key=lambda each: count_skipped(trace, each))
+
+
+def _is_taken(trace: Trace, change: Options, upstream: Sequence[Expression]) -> bool:
+    """Tell whether the checkpoint that would take the place of a value is computed from it further down."""
+    ((place, option),) = change.items()
+    known = [(each, match) for each in upstream if each is not place and (match := trace.match(each))]
+    steps = [each for each, match in known if option.names[0] in match.names]
+    return any(place in list_upstream(trace, each) for each in steps)
 
 
 def list_confused(trace: Trace, divergence: Expression) -> Iterator[Options]:

@@ -51,6 +51,8 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
         return None
     if further := _follow_siblings(trace, change, corrects):
         return further
+    if next(iter(change.values())).axes is None and (swap := next(filter(corrects, list_swaps(trace)), None)):
+        return swap  # a product of two parts that are exchanged is the right one, transposed
     if _is_shared(trace, next(iter(change))):
         return change
     known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
@@ -226,7 +228,7 @@ def find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Express
     """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
     times = range(len(trace.value(place)))
     if len(times) == 1 or trace.is_number(place):
-        return tuple(filter(None, [trace.find_call(place)]))
+        return tuple(filter(None, [trace.find_call(place) or trace.find_shorter_call(place)]))
     match = trace.match(place)
     if match and len(match.names) == len(times):
         wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]

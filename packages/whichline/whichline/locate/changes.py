@@ -4,13 +4,16 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from whichline.locate.derived import (
     NAMED,
     Exchange,
+    add_keyword,
     change_fields,
     count_read,
     is_endless,
+    list_as_in,
     list_copies,
     list_exchanges,
     list_likewise,
@@ -103,6 +106,7 @@ class Changes:
     unread: Collection[str]  # parameters that the function does not read
     inside: Sequence[ast.AST]  # all nodes in the function
     list_factors: Callable[[int], Sequence[str]]  # gives the names of what a backward pass may multiply by
+    list_defaults: Callable[[ast.Call], Mapping[str, Any]]  # gives the parameters for which a call passes nothing
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -161,8 +165,8 @@ class Changes:
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
 
-    def _list_renamed(self, node: ast.expr, is_sum: bool) -> Iterator[Change]:
-        """List an expression with another name wherever one stands in it; or, of a sum, with two exchanged."""
+    def _list_renamed(self, node: ast.expr | ast.Assign, is_sum: bool) -> Iterator[Change]:
+        """List a node with another name wherever one stands in it; or, of a sum, with two exchanged."""
         names = Counter(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
         for one, count in names.items():
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
@@ -303,18 +307,12 @@ class Changes:
         if not any(isinstance(each, ast.Starred) for each in arguments):
             orders = [*order_by_names(arguments, parameters), *list_exchanges(arguments)]
             yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
-        missing = [each for each in parameters[len(arguments) :] if each in self.names]
         for number, each in enumerate(parameters[: len(arguments)]):
             if each in self.names and each not in texts:
                 more = [*arguments[:number], ast.Name(each, ast.Load()), *arguments[number:]]
                 yield node, ast.Call(func, more, keywords), MORE
-        for each in dict.fromkeys((*missing, *self.unread)):
-            if each not in [its.arg for its in keywords]:
-                yield node, ast.Call(func, arguments, [*keywords, ast.keyword(each, ast.Name(each, ast.Load()))]), MORE
-        for other in self.calls.get(ast.unparse(func), ()):
-            for number, (own, its) in enumerate(zip(arguments, other.args, strict=False)):
-                if ast.unparse(own) != ast.unparse(its):
-                    yield node, ast.Call(func, [*arguments[:number], its, *arguments[number + 1 :]], keywords), ALIKE
+        yield from ((node, add_keyword(node, each, value), MORE) for each, value in self._list_unpassed(node))
+        yield from ((node, each, ALIKE) for each in list_as_in(node, self.calls.get(ast.unparse(func), ())))
         for values in list_exchanges([each.value for each in keywords]):
             new = [ast.keyword(each.arg, value) for each, value in zip(keywords, values, strict=True)]
             yield node, ast.Call(func, arguments, new), ARGUMENTS
@@ -339,6 +337,19 @@ class Changes:
         if inner and not isinstance(inner, ast.Starred):
             yield node, inner, NOTHING
 
+    def _list_unpassed(self, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """List what a call may pass for parameters for which it passes nothing."""
+        parameters, defaults = self.parameters.get(name_called(node), ()), self.list_defaults(node)
+        missing = [each for each in (*parameters[len(node.args) :], *defaults) if each in self.names]
+        for each in dict.fromkeys((*missing, *self.unread)):
+            if each not in [its.arg for its in node.keywords]:
+                yield each, ast.Name(each, ast.Load())
+        for each, default in defaults.items():
+            if isinstance(default, bool):
+                yield each, ast.Constant(not default)
+            elif isinstance(default, int):
+                yield from ((each, name) for name in self._list_names(ast.copy_location(ast.Constant(default), node)))
+
     def _of_augassign(self, node: ast.AugAssign, _: Slot) -> Iterator[Change]:
         for each in OPERATORS.get(type(node.op), ()):
             yield node, ast.AugAssign(node.target, each(), node.value), OPERATOR  # type: ignore[arg-type]
@@ -349,6 +360,8 @@ class Changes:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)} & count_read(node.value).keys()
         if names:
             yield node, ast.Pass(), LINE
+        if isinstance(node.targets[0], ast.Tuple):
+            yield from self._list_renamed(node, is_sum=False)
         for name in names if isinstance(node.value, ast.Call) else ():
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
         target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}

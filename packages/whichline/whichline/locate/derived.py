@@ -91,6 +91,23 @@ def order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> 
         yield [by_name[name] for name in names]
 
 
+def add_keyword(call: ast.Call, name: str, value: ast.expr) -> ast.Call:
+    return ast.Call(call.func, call.args, [*call.keywords, ast.keyword(name, value)])
+
+
+def list_as_in(call: ast.Call, others: Sequence[ast.Call]) -> Iterator[ast.Call]:
+    """List a call with an argument of another call, in place of its own or as one more."""
+    for other in others:
+        for number, (own, its) in enumerate(zip(call.args, other.args, strict=False)):
+            if ast.unparse(own) != ast.unparse(its):
+                yield ast.Call(call.func, [*call.args[:number], its, *call.args[number + 1 :]], call.keywords)
+        if rest := other.args[len(call.args) :]:
+            yield ast.Call(call.func, [*call.args, *rest], call.keywords)
+        given = {None, *(each.arg for each in call.keywords)}
+        more = [each for each in other.keywords if each.arg not in given]
+        yield from (ast.Call(call.func, call.args, [*call.keywords, each]) for each in more)
+
+
 def list_patterns(text: str) -> Iterator[str]:
     """The pattern of einsum or einops with two axes of one operand, or of the result, exchanged."""
     terms = re.split("(->|,)", text)
@@ -111,7 +128,9 @@ class Exchange(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         text = ast.unparse(node) if isinstance(node, NAMED) else ""
-        return ast.parse(self._texts[text], mode="eval").body if text in self._texts else super().visit(node)
+        if text not in self._texts or not isinstance(node, NAMED):
+            return super().visit(node)
+        return change_fields(ast.parse(self._texts[text], mode="eval").body, ctx=node.ctx)
 
 
 def list_weighted(node: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.expr]:

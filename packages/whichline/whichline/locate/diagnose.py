@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,16 +19,17 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.locate.call_by_call import is_wrong_number, make_tests
 from whichline.locate.calls import judge_calls, pair_functions
+from whichline.locate.changes import MORE
 from whichline.locate.contract import find_breaches
 from whichline.locate.crashes import describe_crashes
 from whichline.locate.deadline import Deadline
 from whichline.locate.digits import HALF_INSIDE
 from whichline.locate.fallback import find_fallback, find_second, find_simpler
-from whichline.locate.numbers import find_numbers, find_unread_argument, is_rounded
+from whichline.locate.numbers import Numbers, find_numbers, find_unread_argument, is_rounded
 from whichline.locate.observed import CannotFollowError, Correction, Observed, keep_state
 from whichline.locate.options import Options
 from whichline.locate.reference import load_references
-from whichline.locate.repair import describe_repair, list_ran
+from whichline.locate.repair import describe_repair, find_line, list_ran
 from whichline.locate.repeat import find_unrepeatable
 from whichline.locate.run import Runner, order_by_generality
 from whichline.locate.values import is_equal
@@ -45,6 +47,7 @@ class Diagnosis:
     passing: Sequence[Test]  # the other tests of the problem
     found: list[Finding] = field(default_factory=list)
     patch: Options = field(default_factory=dict)  # the replacements of wrong values
+    unread: Sequence[Finding] = ()  # an argument that the code seems not to read
     is_over: bool = False  # whether the search must end: the code keeps state, or we made an error
 
     def __post_init__(self) -> None:
@@ -108,8 +111,11 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
         return [replace(simpler, said=unread.findings[0].said)]
     if unread.findings and unread.is_sure:
         return [*unread.findings]
+    case.unread = unread.findings
     numbers = find_numbers(case.runner, wrong, case.failing)
     found, case.patch = [*numbers.findings], numbers.patch
+    if passed := _find_passed(case, numbers):
+        return passed
     if numbers.doubtful:
         simpler = find_simpler(case.runner, *tests, numbers.doubtful)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:
@@ -119,6 +125,19 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
             if second := find_second(case.runner, *tests, patch, first):
                 return [first, *second]
     return found
+
+
+def _find_passed(case: Diagnosis, numbers: Numbers) -> list[Finding]:
+    """Find an argument that a call should pass, and that makes up for all that was found, or for one of two."""
+    lines, near = {each.line for each in numbers.unpassing}, [*map(find_line, numbers.unpassing)]
+    if not lines:
+        return []
+    search = partial(describe_repair, only=lambda mutant: mutant.words == MORE and mutant.line in lines)
+    pairs = [([one], patch) for one, patch in numbers.alone if len(numbers.alone) == 2]
+    for kept, patch in [(list[Finding](), {}), *pairs]:
+        if repair := search(case.runner, case.numbers, case.failing, case.passing, near, patch, kept):
+            return [*kept, repair]
+    return []
 
 
 def _find_second(case: Diagnosis) -> list[Finding]:
@@ -151,7 +170,7 @@ def _find_guard(case: Diagnosis, finding: Finding) -> Finding | None:
     guards = {line for file, _, line in ran if OF_DTYPES.search(linecache.getline(file, line))}
     if not guards:
         return None
-    repair = describe_repair(case.runner, tests, case.failing, case.passing, [], only=guards)
+    repair = describe_repair(case.runner, tests, case.failing, case.passing, [], only=lambda each: each.line in guards)
     if not repair:
         return None
     where = f"line {finding.line}" if finding.file == repair.file else f"{finding.file}:{finding.line}"
@@ -168,7 +187,8 @@ def _find_fallback(case: Diagnosis) -> list[Finding]:
     inner = (make_tests(runner.suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
     begins = next(filter(None, inner), wrong)
     found = find_fallback(runner, wrong, case.failing, case.passing, begins, bool(case.found))
-    return [found] if found else []
+    said = [sentence for each in case.unread for sentence in each.said]
+    return [replace(found, said=(*said, *found.said))] if found else []
 
 
 def _find_property(case: Diagnosis) -> list[Finding]:

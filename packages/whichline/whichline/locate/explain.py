@@ -117,19 +117,23 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
 
 def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed) -> Finding:
     """Replace a finding by a reference to a line that is proved wrong in another problem, if its code runs that."""
-    others = [one for one in found if one.proof and one.file and one.problem != each.problem]
+    others = [one for one in found if one.file and one.problem != each.problem]
+    unproved = [one for one in others if one.id.endswith(UNPROVED) and each.proof]
+    others = [one for one in others if one.proof]
     proved = [one for one in others if f"-{RAISES}" not in one.id]  # the line that raises may be right
-    if not each.file or not proved or not each.tests:
+    if not each.file or not (proved or unproved) or not each.tests:
         return each
     wrong = [one for one in found[: found.index(each)] if one in proved and _is_part(each, one)]
     if not wrong:
         lines = _list_run(suite, each, observed)
         wrong = [one for one in proved if (one.file, one.line) in lines]
+        wrong += [one for one in unproved if (one.file, _find_top(one.function)) in lines]
     if not wrong:
         return each
     title, count = suite.problems[each.problem].title, len(each.tests)
     tests = f"{count} failing test{'s' * (count > 1)} of {title} also run{'s' * (count == 1)}"
-    said = f"{tests} {wrong[0].file}:{wrong[0].line}: correct that line first."
+    begin = "correct that line first" if wrong[0].proof else "look there first"
+    said = f"{tests} {wrong[0].file}:{wrong[0].line}: {begin}."
     return Finding(each.problem, f"{each.problem}-as-earlier", (said,), tests=each.tests, repeats=(wrong[0].id,))
 
 
@@ -140,8 +144,11 @@ def _is_part(each: Finding, one: Finding) -> bool:
     return (each.file, each.line) == (one.file, one.line) and is_inside
 
 
-def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int]]:
-    """List the lines that run inside the call of a finding; if it is not proved, all that run in its tests."""
+def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int | str]]:
+    """List the lines that run inside the call of a finding; if it is not proved, all that run in its tests.
+
+    Also list the functions, or their classes, that run inside the call.
+    """
     tests = [test for test in suite.tests if test.name == finding.tests[0] and not test.memory]
     traces = [make_runner(suite, finding.problem, observed).look(test) for test in tests]
     places = [(trace, place) for trace in traces for place in trace.places]
@@ -152,8 +159,13 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
     calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]
     inside = {each for trace, place in calls for each in trace.inside.get(place, ())}
     backward = {each for trace in traces if "-gradient" in finding.id for each in list_backward_lines(trace)}
-    lines = {(each.file, each.line) for each in inside} | backward
-    return {(name_file(file, suite.root), line) for file, line in lines}
+    ran = {(each.file, at) for each in inside for at in (each.line, _find_top(each.function))} | backward
+    return {(name_file(file, suite.root), at) for file, at in ran}
+
+
+def _find_top(function: str) -> str:
+    """Return the name of the function or class at the top of a file around a function."""
+    return function.partition(".")[0]
 
 
 def describe_errors(errors: Sequence[str]) -> list[str]:

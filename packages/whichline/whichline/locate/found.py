@@ -76,7 +76,8 @@ def _list_doubtful(found: Found) -> list[Expression]:
     is no proof. A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all
     later values are right.
     """
-    place, trace = found.place, found.trace
+    trace = found.trace
+    place = found.place if found.place in trace.objects else next(iter(found.patch))  # a constant is in no trace
     wanted, operands = trace.steps[found.option.names[0]].order, trace.list_operands(place)
     if masks := [each for each in operands if trace.is_mask(each) and not trace.match(each)]:
         return [*map(trace.find_origin, masks)]

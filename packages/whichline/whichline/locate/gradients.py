@@ -281,7 +281,8 @@ def _find_repair(runner: Runner, failing: Sequence[Test], returned: Expression) 
     if not own:
         return None
     find = partial(find_repair, runner, failing, [], [find_line(returned)], replace(trace, order=own))
-    return find(only=_list_setting(returned)) or find()
+    lines = _list_setting(returned)
+    return find(only=lambda mutant: mutant.line in lines) or find()
 
 
 def _list_setting(name: Expression) -> set[int]:

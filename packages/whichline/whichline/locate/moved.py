@@ -17,13 +17,16 @@ from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.source_location import read_tree
 from whichline.locate.trace import Trace
+from whichline.locate.unpassed import find_unpassing
 from whichline.locate.values import as_value, find_layout, is_mask, is_near, share_numbers
 
 REORDERED = re.compile("the same numbers|in their order")
 OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")  # differences that are the same in all rows
+OF_PATTERNS = re.compile(rf"{REORDERED.pattern}|found `\w*einsum` of")  # differences that a pattern explains
 NOT_HIDDEN = re.compile("where −inf belongs")
 LOW = -1e3  # such numbers stand for −inf in masks
-RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange")
+RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange", "unsqueeze")
+ALIKE = re.compile("the same numbers|in their order|exchanged|its negative|that value")
 
 
 def move_to_origin(observed: Observed, found: Found) -> Found:
@@ -33,8 +36,12 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
     """
     trace, ((place, *others), origin) = found.trace, (found.patch, None)
     step, words = trace.steps.get(found.option.names[0]), found.difference.words
+    if (found.place.file, found.place.function) in trace.wrappers and (origin := _find_wrapped(found)):
+        return replace(found, origin=origin, use="passes on")
     if step is None or found.shown:
         return found
+    if call := find_unpassing(observed, trace, place):
+        return replace(found, shown=(call,))
     if others:
         patterns = [_find_pattern(observed, trace, each) for each in found.patch] if REORDERED.search(words) else [None]
         is_one = len({(each.file, each.line) for each in patterns if each}) == 1 and all(patterns)
@@ -44,8 +51,9 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
     ways: list[tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]] = [
         (OF_TABLES, _find_table, "takes rows of"),
         (NOT_HIDDEN, partial(_find_low, observed), "uses"),
-        (REORDERED, _find_reshaped, "reshapes"),
-        (REORDERED, partial(_find_pattern, observed), "uses"),
+        (ALIKE, _find_reshaped, "reshapes"),
+        (ALIKE, _find_made, "uses"),
+        (OF_PATTERNS, partial(_find_pattern, observed), "uses"),
     ]
     moved = [(at, use) for pattern, find, use in ways if pattern.search(words) and (at := find(trace, place))]
     if moved:
@@ -73,6 +81,15 @@ def find_returned(trace: Trace, place: Expression) -> Expression | None:
     return next((each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read), None)
 
 
+def _find_wrapped(found: Found) -> Expression | None:
+    """Find what computed the argument that a wrapper passes on."""
+    trace, place = found.trace, found.place
+    time = trace.find_first_wrong(next(iter(found.patch)))
+    read = [each for each in (place, *trace.list_operands(place)) if each.is_read]
+    origins = [trace.find_origin(each, time) for each in read if time < len(trace.objects[each])]
+    return next((each for each in origins if not each.is_read and each.function != place.function), None)
+
+
 def _find_table(trace: Trace, place: Expression) -> Expression | None:
     """Find what made the unknown table of which an expression takes rows, as `table[positions].to(x.dtype)` does."""
     value = as_value(trace.values[place][0])
@@ -85,6 +102,12 @@ def _find_table(trace: Trace, place: Expression) -> Expression | None:
     is_lookup = isinstance(lookup.node, ast.Subscript) and read and not is_right
     origin = _find_maker(trace, trace.find_origin(read[0])) if is_lookup else place
     return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
+
+
+def _find_made(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made a tensor that an expression only converts, or that a helper returns."""
+    origin = _find_maker(trace, place)
+    return origin if origin is not place and trace.is_before(origin, place) else None
 
 
 def _find_maker(trace: Trace, place: Expression) -> Expression:
@@ -141,7 +164,8 @@ def _list_constants(observed: Observed, place: Expression) -> Iterator[tuple[Exp
 def _find_reshaped(trace: Trace, place: Expression) -> Expression | None:
     """Find the unknown tensor of which an expression only changes the shape."""
     operands = [x for x in trace.list_operands(place) if isinstance(trace.values[x][0], Tensor)]
-    if place.called.rpartition(".")[2] not in RESHAPING or len(operands) != 1 or trace.match(operands[0]):
+    is_reshaping = isinstance(place.node, ast.Subscript) or place.called.rpartition(".")[2] in RESHAPING
+    if not is_reshaping or len(operands) != 1 or trace.match(operands[0]):
         return None
     pairs = zip(trace.values[operands[0]], trace.values[place], strict=False)
     is_same = all(of.numel() == value.numel() and torch.equal(of.flatten(), value.flatten()) for of, value in pairs)

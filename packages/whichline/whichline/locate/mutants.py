@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-from whichline.locate.changes import EVERYWHERE, FIRST, LAST, NUMBER, ONE_MORE, SIGN, Change, Slot, get_node
+from whichline.locate.changes import EVERYWHERE, FIRST, LAST, MORE, NUMBER, ONE_MORE, SIGN, Change, Slot, get_node
 from whichline.locate.derived import NAMED, count_read
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
@@ -31,6 +31,13 @@ class Mutant:
         return getattr(self.node, "lineno", 0)
 
     @property
+    def said(self) -> tuple[str, ...]:
+        """Name the parameter for which a call passes nothing, if the change passes an argument for it."""
+        keywords = self.new.keywords if self.words == MORE and isinstance(self.new, ast.Call) else ()
+        named = [each for each in keywords if each not in getattr(self.node, "keywords", ())]
+        return tuple(f"This call passes nothing for `{each.arg}`." for each in named)
+
+    @property
     def is_sign_of_argument(self) -> bool:
         """Tell whether another sign is given to a name that a call gets."""
         return self.words == SIGN and isinstance(self.node, NAMED) and self.slot[1] == "args"
@@ -41,7 +48,8 @@ class Mutant:
         is_sign = self.words == SIGN and isinstance(self.new, ast.UnaryOp)
         is_one_more = self.words == ONE_MORE and isinstance(self.slot[0], ast.BinOp)
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
-        is_late = is_sign or is_one_more or is_first or self.words == EVERYWHERE
+        is_renamed = self.words == EVERYWHERE and isinstance(self.node, ast.expr)
+        is_late = is_sign or is_one_more or is_first or is_renamed
         if self.words in FIRST:
             return -1
         return 2 if self.words in (*LAST, EXCHANGED) else int(is_late)

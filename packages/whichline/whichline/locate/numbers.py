@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
-from whichline.engine.names import find_function, resolve
 from whichline.engine.suite import Test
 from whichline.locate.call_by_call import FEW, is_explained, locate
 from whichline.locate.calls import judge_calls, pair_functions
@@ -35,6 +34,7 @@ from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generalit
 from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
+from whichline.locate.unpassed import list_unpassed, list_unpassing
 from whichline.locate.unused_arguments import find_unread, is_needed
 from whichline.locate.values import is_equal, is_one
 
@@ -54,6 +54,8 @@ class Numbers(NamedTuple):
     doubtful: Sequence[Expression] = ()  # where else the mistakes may be
     is_sure: bool = True  # whether the findings stand, whatever else is wrong
     first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
+    alone: Sequence[tuple[Finding, Options]] = ()  # each finding, with its replacements
+    unpassing: Sequence[Expression] = ()  # calls that may have to pass one more argument
 
 
 def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test]) -> Numbers:
@@ -69,16 +71,23 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
         return Numbers(_find_inner(runner, found, wrong))
-    shown = list({each.place: each for each in map(move_inside, reversed(found))}.values())[::-1]
+    inside = [_move_inside(runner, each) for each in reversed(found)]
+    shown = list({each.place: each for each in inside}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    _note_corrections(runner.observed, shown, findings)
+    if any(each.trace.is_answered(next(iter(each.patch))) for each in found):  # a right function got wrong arguments
+        findings, patch = _find_inner(runner, found, wrong), {}
+    else:
+        _note_corrections(runner.observed, shown, findings)
     is_half = 2 * len(explained) >= len(failing)
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
-    first = [*found[:is_first_plain], *(move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1])]
-    reports = [(_report(each, runner, explained, ""), each.patch) for each in first]
-    return Numbers(findings, patch, doubtful, first=reports)
+    masks = [move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1]]
+    alone, others = ([(_report(each, runner, explained, ""), each.patch) for each in some] for some in (found, masks))
+    unpassing = [
+        call for each in found if not each.shown for call in list_unpassing(runner.observed, each.trace, each.place)
+    ]
+    return Numbers(findings, patch, doubtful, True, [*alone[:is_first_plain], *others], alone, unpassing)
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:
@@ -141,6 +150,13 @@ def _find_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test])
     proof = "With this corrected, every call of this function is right; the tests also fail for another reason."
     wrong = [each for each in inner if each.option.adapter in right and not _passes_own(runner, each.option.adapter)]
     return [_report(each, runner, failing, proof) for each in wrong][:MOST]
+
+
+def _move_inside(runner: Runner, found: Found) -> Found:
+    """Move a mark into the function that computes a wrong value, unless that function passes its own tests."""
+    moved = move_inside(found)
+    pairs = runner.pairs.get((moved.place.file, moved.place.function), ())
+    return found if any(_passes_own(runner, each.adapter) for each in pairs) else moved
 
 
 def _passes_own(runner: Runner, adapter: str) -> bool:
@@ -288,20 +304,7 @@ def _is_of(statement: ast.stmt, place: Expression) -> bool:
 
 def _describe_unpassed(found: Found, observed: Observed) -> str:
     """Name a parameter that a call leaves at None, if the difference is not simple, or at a wrong default."""
-    call, wrong = found.place.node, next(iter(found.patch)).text if found.shown else "None"
-    if (found.difference.is_simple and not found.shown) or not isinstance(call, ast.Call):
-        return ""
-    node = observed.definitions.get(_find_callee(call, found.place, observed))
-    if node is None or node.args.vararg:
-        return ""
-    optional = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
-    own = [each.arg for each in node.args.args if each.arg != "self"]
-    given = {*own[: len(call.args)], *(each.arg for each in call.keywords)}
-    left = [each.arg for each, value in optional if wrong in (each.arg, ast.unparse(value)) and each.arg not in given]
+    wrong = next(iter(found.patch)).text.rpartition(".")[2].lstrip("_") if found.shown else ""
+    unpassed = {} if found.difference.is_simple and not wrong else list_unpassed(observed, found.place)
+    left = [name for name, default in unpassed.items() if name == wrong or default is None]
     return f" This call passes nothing for `{left[-1]}`." if left else ""
-
-
-def _find_callee(call: ast.Call, place: Expression, observed: Observed) -> tuple[str, str]:
-    """Find the file and name of the function that a call reaches by a global name; ("", "") if it is none."""
-    function = find_function(resolve(call.func, observed.find_namespace(place.file)))
-    return (function.__code__.co_filename, function.__qualname__) if function else ("", "")

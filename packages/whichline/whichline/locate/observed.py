@@ -116,6 +116,11 @@ class Observed:
         executed = (copy for _, copy in self._copies.values() if any(map(partial(_is_of, file), copy.values())))
         return next(chain(modules, executed), {})
 
+    def is_own(self, value: Any) -> bool:
+        """Tell whether a function or a class is defined in the copy."""
+        module = getattr(value, "__module__", None)
+        return module in self._names or any(copy.get("__name__") == module for _, copy in self._copies.values())
+
     def is_saved_since(self) -> bool:
         """Tell whether a file has changed since the tests imported it."""
         namespaces = [*map(vars, self._students.values()), *(plain for plain, _ in self._copies.values())]
@@ -245,6 +250,7 @@ class Observed:
 
         def answer() -> Any:
             assert self.recorder
+            self.recorder.answers.append(self.recorder.answer)
             return self.recorder.answer
 
         return {**vars(builtins), PROBE: probe, ENTER: enter, ANSWER: answer, LEAVE: leave}

@@ -101,6 +101,7 @@ class Recorder:
     # called with the frame and the result when a function returns
     leave: Callable[[FrameType, Any], None] | None = None
     answer: Any = None
+    answers: list[Any] = field(default_factory=list)  # those that took the place of calls
     looks: int = 0
     values: dict[Expression, list[Any]] = field(default_factory=dict)
     objects: dict[Expression, list[Any]] = field(default_factory=dict)  # the values themselves
@@ -120,6 +121,7 @@ class Recorder:
         """Begin another call of an adapter, without the values of the last one."""
         self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
         self.depths, self._bytes, self.is_over, self._outermost = [], 0, False, sys._getframe(1)
+        self.answers = []
 
     def end(self) -> None:
         """Stop recording: the call has ended."""

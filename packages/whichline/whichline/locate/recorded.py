@@ -129,6 +129,16 @@ class Recorded:
         given = ((call, node) for call, node in self._list_arguments(place) if isinstance(node, ast.Constant | None))
         return next((call for call, _ in given), None)
 
+    def find_shorter_call(self, place: Expression) -> Expression | None:
+        """Find the call during which an expression is computed, if all others of its function pass more arguments."""
+        callers = [each for each, inside in self.inside.items() if place in inside]
+        if not callers:
+            return None
+        direct = min(callers, key=lambda each: len(self.inside[each]))
+        others = [each for each in self.inside if each.called == direct.called and each is not direct]
+        is_shorter = all(_count_arguments(each) > _count_arguments(direct) for each in others)
+        return direct if others and is_shorter else None
+
     def _list_arguments(self, place: Expression) -> Iterator[tuple[Expression, ast.expr | None]]:
         """List the calls during which a parameter is read, each with the argument that it passes for it, or None."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
@@ -163,3 +173,7 @@ class Recorded:
         read = [inner for each in made for inner in self.list_operands(each)]
         others = [inner for inner in read if inner is not place and isinstance(inner.node, ast.Name)]
         return place if any(each is wanted for other in others for each in self.objects[other]) else origin
+
+
+def _count_arguments(call: Expression) -> int:
+    return len(call.node.args) + len(call.node.keywords) if isinstance(call.node, ast.Call) else 0

@@ -7,7 +7,7 @@ is tried on one test before it is tried on all.
 import ast
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -31,6 +31,7 @@ from whichline.locate.probe import Expression
 from whichline.locate.run import Runner, choose_kinds, order_by_generality
 from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
+from whichline.locate.unpassed import list_unpassed
 
 Line = tuple[str, str, int]  # file, function, number
 
@@ -81,7 +82,7 @@ def find_repair(
     near: Sequence[Line],
     trace: Trace | None = None,
     patience: int = 1,
-    only: Collection[int] | None = None,
+    only: Callable[[Mutant], bool] = lambda mutant: True,
     patch: Options = MappingProxyType({}),
 ) -> Repair | None:
     """Find a change that makes all these failing tests pass, and none of the passing ones fail.
@@ -93,7 +94,7 @@ def find_repair(
         near: the lines to try first.
         trace: of a failing test, with the expressions that may change; the one with the fewest events, if not given.
         patience: how many times as long as usual to search.
-        only: the numbers of the lines that may change; None for all.
+        only: tells whether a mutant is tried.
         patch: replacements of values that are made, too.
     """
     is_given = trace is not None
@@ -109,8 +110,8 @@ def find_repair(
     for repair in _list_repairs(runner, trace, near, ran, adapters, patch):
         if runner.is_late or runner.mutant_runs >= most:
             return None
-        is_in = only is None or repair.mutant.line in only
-        if is_in and repair.function.passes(repair.mutant, tests) and not _breaks_others(runner, repair, failing[0]):
+        passes = only(repair.mutant) and repair.function.passes(repair.mutant, tests)
+        if passes and not _breaks_others(runner, repair, failing[0]):
             return repair
     return None
 
@@ -161,7 +162,7 @@ def _list_repairs(
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         is_shared = (file, name) in shared
-        for mutant in _list_mutants(trace, file, mutable, parameters, ran):
+        for mutant in _list_mutants(runner.observed, trace, file, mutable, parameters, ran):
             rank = 0 if is_raised else max(mutant.rank, 0) if is_shared else mutant.rank  # in these, none comes first
             kind = (mutant.is_sign_of_argument, is_last, rank)
             place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
@@ -194,7 +195,12 @@ def list_ran(runner: Runner, test: Test) -> dict[Line, None]:
 
 
 def _list_mutants(
-    trace: Trace, file: str, mutable: Mutable, parameters: Mapping[str, Sequence[str]], ran: Collection[Line]
+    observed: Observed,
+    trace: Trace,
+    file: str,
+    mutable: Mutable,
+    parameters: Mapping[str, Sequence[str]],
+    ran: Collection[Line],
 ) -> list[Mutant]:
     """List the mutants of a function that change what ran in a test."""
     tree, name = read_tree(file), mutable.name
@@ -213,6 +219,7 @@ def _list_mutants(
         mutable.unread,
         [*ast.walk(mutable.function)],
         partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
+        lambda call: list_unpassed(observed, Expression(file, name, call, "")),
     )
     lines = names.lines | {line for at, function, line in ran if (at, function) == (file, name)}
     return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in lines]
@@ -226,7 +233,7 @@ def describe_repair(
     near: Sequence[Line],
     patch: Options = MappingProxyType({}),
     beside: Sequence[Finding] = (),
-    only: Collection[int] | None = None,
+    only: Callable[[Mutant], bool] = lambda mutant: True,
 ) -> Finding | None:
     """Find a repair for some tests, beside the replacements of other findings; report it with all tests that pass."""
     if not (repair := find_repair(runner, tests, passing, near, patch=patch, only=only)):
@@ -237,7 +244,7 @@ def describe_repair(
     proof = f"{repair.words}, {'too, ' * bool(patch)}{count_failing(len(explained), len(failing), 'passes', 'pass')}."
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
     names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
-    finding = Finding(problem, f"{problem}-repair", (), proof=proof, question=ask, tests=names, **place)
+    finding = Finding(problem, f"{problem}-repair", repair.mutant.said, proof=proof, question=ask, tests=names, **place)
     adapter = next((case.call for case in tests[0].cases()[:1]), "")
     inner = {place: replace(option, adapter=option.adapter or adapter) for place, option in patch.items()}
     runner.observed.corrections.append(Correction([*beside, finding], partial(repair.pass_in, inner)))

@@ -139,8 +139,8 @@ class Runner:
         if call.lacks & inner.keys():
             return self.run(test, patch, noting, watch, around, to_end)  # now the inner calls are known
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
-        ended = error.with_traceback(None) if error else None
-        return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
+        ended = call.given, call.came, error.with_traceback(None) if error else None, recorder.answers
+        return Trace(test, *noted, call.arguments, call.known, passed, puts, *ended)
 
     def passes_as_is(self, test: Test) -> bool:
         """Tell whether a test passes; nothing is recorded, which takes half the time, and is no part of the budget."""

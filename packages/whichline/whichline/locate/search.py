@@ -68,6 +68,7 @@ class Search:
     turn: tuple[int, int | None] = field(init=False, default=ALL)  # which candidates for a divergence are tried
     candidates: Candidates = field(init=False, default_factory=lambda: Candidates({}))
     near_misses: list[NearMiss] = field(init=False, default_factory=list)
+    answered: Found | None = field(init=False, default=None)  # what a right function returned, for wrong arguments
 
     def find(self, most: int = MAX_PLACES) -> list[Found]:
         """Find at most this many expressions that explain the most tests most plainly; [] if nothing is proved."""
@@ -83,7 +84,8 @@ class Search:
         if not best and self.turn == FIRST_TURN and not self.allows_unknown:
             self.turn = SECOND_TURN
             best = next(filter(None, self._list_explanations(most)), [])
-        return best
+        is_last = not self.experiment.patch and not self.allows_unknown
+        return best or ([self.answered] if self.answered and is_last else [])
 
     def _list_explanations(self, most: int) -> Iterator[list[Found]]:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
@@ -187,12 +189,20 @@ class Search:
             for found in self._try_replacements(divergence):
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
+                elif _is_answered(found):
+                    self.answered = self.answered or found
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
-                    found = self._find_table(found) or found
-                    return Explanations(found, next(map(self._refine, incomplete), None))
+                    return Explanations(self._find_table(found) or found, self._refine_first(incomplete))
                 else:
                     complete = complete or found
-        return Explanations(complete, next(map(self._refine, incomplete), None))
+        return Explanations(complete, self._refine_first(incomplete))
+
+    def _refine_first(self, incomplete: Sequence[Found]) -> Found | None:
+        found = next(map(self._refine, incomplete), None)
+        if found and _is_answered(found):
+            self.answered = self.answered or (found if self._explains_half(found) else None)
+            return None
+        return found
 
     def _find_table(self, found: Found) -> Found | None:
         """Find a table made of numbers alone, from which a value is computed, whose replacement explains as much."""
@@ -204,6 +214,7 @@ class Search:
     def _try_replacements(self, divergence: Expression) -> Iterator[Found]:
         """Try the candidates for a divergence, yield the proved ones, and note the near misses."""
         failed, unmoved = Failed(trace := self.find_trace(divergence)), 0
+        is_answered = trace.is_answered(divergence)
         for change in filterfalse(failed.has, islice(self.candidates.list(divergence), *self.turn)):
             if self.experiment.runner.is_spent or unmoved == MAX_UNMOVED:
                 return
@@ -217,7 +228,7 @@ class Search:
             failed.add(change, then.raised)
             if not then.moved:
                 unmoved += 1
-            elif not then.raised:
+            elif not then.raised and not is_answered:
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
                     self.near_misses.append(NearMiss(then.newly_right, change))
@@ -376,3 +387,8 @@ class Search:
             if proved and is_as_plain and self._explains_all([proved]):
                 return self._leave_out_needless([*others, proved])
         return found
+
+
+def _is_answered(found: Found) -> bool:
+    """Tell whether a right function returned what is replaced: then it got wrong arguments."""
+    return found.trace.is_answered(next(iter(found.patch)))

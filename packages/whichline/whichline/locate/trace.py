@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,7 @@ class Trace(Recorded):
     given: Mapping[str, Any] = field(default_factory=dict)  # the arguments themselves, which the code may change
     came: Any = None  # what the adapter returned
     error: BaseException | None = None  # what ended the test
+    answers: Sequence[Any] = ()  # what right functions returned, for the arguments that they got
     _of_place: dict[Expression, Match | None] = field(default_factory=dict)
     _masks: dict[Expression, bool] = field(default_factory=dict)
     _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id; it holds the object, too
@@ -169,6 +170,10 @@ class Trace(Recorded):
         """Tell whether an expression is right, or at least its n-th value is."""
         return self.is_right(place) or (time < len(self.values[place]) and self._was_right(place, time))
 
+    def is_answered(self, place: Expression) -> bool:
+        """Tell whether an expression is what a right function returned: if it is wrong, the arguments are."""
+        return any(each is answer for each in self.objects[place] for answer in self.answers)
+
     def is_returned(self, place: Expression) -> bool:
         """Tell whether an expression is the output, in some layout."""
         parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
@@ -198,7 +203,8 @@ class Trace(Recorded):
             return False
         is_mask = value.dtype == torch.bool
         begins = self._is_cut(place) if is_mask else value.is_floating_point() or BEGINS.search(called)
-        return bool(begins) and (is_uniform(value) or (value.numel() == 1 and bool(BEGINS.search(called))))
+        is_one = value.numel() == 1 and bool(BEGINS.search(called) or value.isinf())
+        return bool(begins) and (is_uniform(value) or is_one)
 
     def _is_cut(self, place: Expression) -> bool:
         """Tell whether a triangle is cut out of a tensor."""
