@@ -266,7 +266,7 @@ def test_the_settings_are_marked_that_leave_a_number_at_its_default(find_alone: 
     """They are no value that a probe records; only the number that is read from them is."""
     made = (
         f"rotation = {MADE.format('theta')}\n    positions =",
-        "config = Settings(max_seq_len)\n    rotation = Rotation(d_model // num_heads, config.theta, max_seq_len)\n    positions =",
+        f"config = Settings(max_seq_len)\n    rotation = {MADE.format('config.theta')}\n    positions =",
     )
     (finding,) = find_alone(MULTIHEAD, SETTINGS, CONFIGURED, made)
     assert list_marks([finding]) == ["Settings(max_seq_len)"]
@@ -297,7 +297,8 @@ def test_a_call_is_repaired_that_should_pass_an_option(find_alone: Explain) -> N
 def test_of_two_calls_the_one_is_marked_that_passes_fewer_arguments(find_alone: Explain) -> None:
     default = (
         "def __call__(self, x, positions):\n",
-        "def __call__(self, x, positions=None):\n        if positions is None:\n            positions = torch.arange(x.shape[-2])\n",
+        "def __call__(self, x, positions=None):\n"
+        "        positions = torch.arange(x.shape[-2]) if positions is None else positions\n",
     )
     turned = ("q, k = turn(q), turn(k)", "q, k = turn[0](q, turn[1]), turn[0](k)")
     (finding,) = find_alone(MULTIHEAD, default, (TURN, "(rotation, positions))"), turned)
@@ -312,13 +313,3 @@ def test_a_right_function_is_no_proof_where_its_arguments_are_wrong(find_alone: 
     found = find_alone(MULTIHEAD, keys, (".tril()\n", ".tril(-1)\n"))
     assert "torch.ones(length, length, dtype=torch.bool).tril(-1)" in list_marks(found)
     assert not any(HEADS in mark for mark in list_marks(found))
-
-
-def test_a_mark_does_not_move_into_a_function_that_passes_its_own_tests(find_alone: Explain) -> None:
-    shared = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
-    own = (
-        "    e = torch.exp(x - largest)\n    total = e.sum(dim, keepdim=True)\n    return (e / torch.where(total == 0, 1.0, total)).to(in_features.dtype)",
-        "    e = torch.exp(x - largest)\n    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)",
-    )
-    (finding,) = find_alone(ATTENTION, shared, own)
-    assert list_marks([finding]) == ["run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)"]

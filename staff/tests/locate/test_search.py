@@ -553,7 +553,9 @@ def test_of_a_call_over_several_lines_the_pattern_that_is_wrong_is_marked(find_a
 
 def test_a_step_that_the_code_takes_further_down_is_not_missing(find_alone: Explain) -> None:
     """The maximum is subtracted, but not within the sum."""
-    log = "def log_softmax(x, dim):\n    shifted = x - x.amax(dim, keepdim=True)\n    return shifted - torch.logsumexp(x, dim, keepdim=True)"
+    log = """def log_softmax(x, dim):
+    shifted = x - x.amax(dim, keepdim=True)
+    return shifted - torch.logsumexp(x, dim, keepdim=True)"""
     start = RIGHT.index("    largest = x.amax")
     body = RIGHT[start : RIGHT.index("\n\n\ndef scores_of")]
     (finding,) = find_alone(
@@ -588,9 +590,9 @@ def test_a_pattern_with_a_name_is_marked_where_all_that_it_gets_is_right(find_al
 
 
 def test_positions_are_marked_where_they_are_counted_and_not_where_they_get_an_axis(find_alone: Explain) -> None:
-    counted = ("past + torch.arange(in_features.shape[-2])", "torch.arange(in_features.shape[-2])[None]")
-    shaped = ("distance = positions[:, None]", "distance = (past + positions[0])[:, None]")
-    (finding,) = find_alone("decoding", counted, shaped)
+    turned = "    q, k = rotation(q, {0}), rotation(k, {0})\n    if keys"
+    rows = "    rows = torch.arange(in_features.shape[-2])\n    rows = rows[None, :]\n"
+    (finding,) = find_alone("decoding", (turned.format("positions"), rows + turned.format("rows")))
     assert list_marks([finding]) == ["torch.arange(in_features.shape[-2])"]
 
 
@@ -613,7 +615,8 @@ def test_minus_infinity_is_an_initial_value(find_alone: Explain) -> None:
     zero = ("total = torch.zeros_like(largest)", "total = torch.zeros((*batch, q.shape[-2], 1), dtype=wide)")
     finite = (
         "shrink, e = torch.exp(before - largest), torch.exp(scores - largest)",
-        "base = largest.masked_fill(largest == -math.inf, 0.0)\n            shrink, e = torch.exp(before - base), torch.exp(scores - base)",
+        """base = largest.masked_fill(largest == -math.inf, 0.0)
+            shrink, e = torch.exp(before - base), torch.exp(scores - base)""",
     )
     found = find_alone("blockwise_attention", begins, zero, finite, ("shrink * total + e.sum", "total + e.sum"))
     assert list_marks(found[:1]) == ["total + e.sum(-1, keepdim=True)"]
@@ -631,5 +634,3 @@ def test_a_call_of_what_no_proof_explains_refers_to_it(find: Explain) -> None:
     found = find(["rope", MULTIHEAD], (CALLED, PARTNERS))
     assert [each.id for each in found if each.file] == ["rope-unproved"]
     assert found[-1].said[0].endswith(": look there first.")
-
-
