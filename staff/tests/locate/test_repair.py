@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ def make_changes(
     masks: Sequence[str] = (),
     unread: Collection[str] = (),
     factors: Sequence[str] = (),
+    defaults: Mapping[str, object] | None = None,
 ) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
@@ -42,6 +43,7 @@ def make_changes(
         unread,
         [],
         lambda _: factors,
+        lambda _: defaults or {},
     )
 
 
@@ -111,6 +113,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("x = a\n    a = a + b * 5\n    return x + b", (7, 2), 19, EXCHANGED),
         ("x, y = a, b * 5\n    return x + 3 * y", (7, 2), 31, changes.ORDER),
         ("return solve(a, b, 0)", (7, 2), 727, changes.ALIKE),
+        ("return solve(b)", (7, 2), 752, changes.ALIKE),
         ("return a * 20", (7, 2), "140", changes.UNUSED),
         ("return (b > 1) + a", (True, 0), 1, changes.COMPARISON),
         ("return a & b", (True, True), False, changes.OPPOSITE),
@@ -148,6 +151,9 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(q, k):\n    c = max(q, 1) + q\n    return c, k, q", (2, 3), ("q", "k"), {}, (6, 3, 2), changes.EVERYWHERE),
         ("(a, b):\n    c = abs(a)\n    return c", (7, 5), (), {"masks": "b", "is_counted": False}, 35, changes.FACTOR),
         ("(a, b):\n    return str({**a, **b})", ({1: 2}, {1: 3}), (), {}, "{1: 2}", changes.MERGED),
+        ("(a):\n    return sorted(a)[0]", ([7, 2],), (), {"defaults": {"reverse": False}}, 7, changes.MORE),
+        ("(a, n):\n    return sum(a) + 0 * n", ([7], 2), ("0", "n"), {"defaults": {"start": 0}}, 9, changes.MORE),
+        ("(q, k, v):\n    q, v = v, q\n    return q, k, v", (2, 3, 5), ("k", "v"), {}, (3, 2, 5), changes.EVERYWHERE),
     ],
 )
 def test_mistakes_are_undone_by_what_the_code_has_elsewhere(

@@ -31,7 +31,7 @@ from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
+from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES, is_answered
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unpassed import list_unpassed, list_unpassing
@@ -75,7 +75,7 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     shown = list({each.place: each for each in inside}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    if any(each.trace.is_answered(next(iter(each.patch))) for each in found):  # a right function got wrong arguments
+    if any(is_answered(each) and not _describe_unpassed(each, runner.observed) for each in found):
         findings, patch = _find_inner(runner, found, wrong), {}
     else:
         _note_corrections(runner.observed, shown, findings)
@@ -84,9 +84,9 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
     masks = [move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1]]
     alone, others = ([(_report(each, runner, explained, ""), each.patch) for each in some] for some in (found, masks))
-    unpassing = [
-        call for each in found if not each.shown for call in list_unpassing(runner.observed, each.trace, each.place)
-    ]
+    unshown = [each for each in found if not each.shown]
+    unpassing = [call for each in unshown for call in list_unpassing(runner.observed, each.trace, each.place)]
+    unpassing = [call for call in unpassing if all(call is not each.place for each in found)]  # that is said already
     return Numbers(findings, patch, doubtful, True, [*alone[:is_first_plain], *others], alone, unpassing)
 
 

@@ -20,7 +20,7 @@ from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early, list_upstream
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
-from whichline.locate.difference import compare
+from whichline.locate.difference import WRONG, compare
 from whichline.locate.found import Found, is_plain, join_patches, judge, list_explained, list_fewer, rank
 from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
@@ -189,7 +189,7 @@ class Search:
             for found in self._try_replacements(divergence):
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
-                elif _is_answered(found):
+                elif is_answered(found):
                     self.answered = self.answered or found
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
                     return Explanations(self._find_table(found) or found, self._refine_first(incomplete))
@@ -199,7 +199,7 @@ class Search:
 
     def _refine_first(self, incomplete: Sequence[Found]) -> Found | None:
         found = next(map(self._refine, incomplete), None)
-        if found and _is_answered(found):
+        if found and is_answered(found):
             self.answered = self.answered or (found if self._explains_half(found) else None)
             return None
         return found
@@ -214,7 +214,7 @@ class Search:
     def _try_replacements(self, divergence: Expression) -> Iterator[Found]:
         """Try the candidates for a divergence, yield the proved ones, and note the near misses."""
         failed, unmoved = Failed(trace := self.find_trace(divergence)), 0
-        is_answered = trace.is_answered(divergence)
+        is_evidence = not trace.is_answered(divergence)
         for change in filterfalse(failed.has, islice(self.candidates.list(divergence), *self.turn)):
             if self.experiment.runner.is_spent or unmoved == MAX_UNMOVED:
                 return
@@ -228,7 +228,7 @@ class Search:
             failed.add(change, then.raised)
             if not then.moved:
                 unmoved += 1
-            elif not then.raised and not is_answered:
+            elif not then.raised and (is_evidence or compare(trace, change).is_simple):
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
                     self.near_misses.append(NearMiss(then.newly_right, change))
@@ -389,6 +389,6 @@ class Search:
         return found
 
 
-def _is_answered(found: Found) -> bool:
-    """Tell whether a right function returned what is replaced: then it got wrong arguments."""
-    return found.trace.is_answered(next(iter(found.patch)))
+def is_answered(found: Found) -> bool:
+    """Tell whether a right function returned what is replaced, and nothing shows which argument is wrong."""
+    return WRONG in found.difference.words and found.trace.is_answered(next(iter(found.patch)))
