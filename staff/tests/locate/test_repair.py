@@ -153,7 +153,14 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(a, b):\n    return str({**a, **b})", ({1: 2}, {1: 3}), (), {}, "{1: 2}", changes.MERGED),
         ("(a):\n    return sorted(a)[0]", ([7, 2],), (), {"defaults": {"reverse": False}}, 7, changes.MORE),
         ("(a, n):\n    return sum(a) + 0 * n", ([7], 2), ("0", "n"), {"defaults": {"start": 0}}, 9, changes.MORE),
-        ("(q, k, v):\n    q, v = v, q\n    return q, k, v", (2, 3, 5), ("k", "v"), {}, (3, 2, 5), changes.EVERYWHERE),
+        (
+            "(q, k, v):\n    q, v = map(abs, (q, v))\n    return q, k, v",
+            (2, -3, -5),
+            ("k", "v"),
+            {},
+            (2, 3, -5),
+            changes.EVERYWHERE,
+        ),
     ],
 )
 def test_mistakes_are_undone_by_what_the_code_has_elsewhere(

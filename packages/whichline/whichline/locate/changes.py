@@ -360,7 +360,7 @@ class Changes:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)} & count_read(node.value).keys()
         if names:
             yield node, ast.Pass(), LINE
-        if isinstance(node.targets[0], ast.Tuple):
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call):
             yield from self._list_renamed(node, is_sum=False)
         for name in names if isinstance(node.value, ast.Call) else ():
             yield from ((node, each, TOO) for each in self._list_for_others(node, name))
