@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from staff.tests.locate.conftest import LINEAR, RIGHT, ROPE, Explain, above
+from staff.tests.locate.conftest import RIGHT, ROPE, Explain, above
 from staff.tests.locate.test_calls import MULTIHEAD, list_marks
 from whichline.locate import changes
 from whichline.locate.changes import Changes
@@ -76,7 +76,6 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a - b", (7, 2), 9, changes.OPERATOR),
         ("return a - b", (7, 2), -5, changes.SIDES),
         ("return a % b", (7, 2), 3, changes.OPERATOR),
-        ("return (a + b) * 3", (7, 2), 13, changes.PARENTHESES),
         ("return a * b + a", (7, 2), 14, changes.NOTHING),
         ("return a < b", (2, 2), True, changes.COMPARISON),
         ("return a and b", (0, 2), 2, changes.OPERATOR),
@@ -86,7 +85,6 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a + 2 + b", (7, 2), 12, changes.NUMBER),
         ("return sum(range(a)) + b", (4, 0), 10, changes.ONE_MORE),
         ("c = (a + b) / 2\n    return c", (7, 3), 6.0, changes.ONE_MORE),
-        ("return tuple(max(x, b) for x in (a, -a))", (-7, 2), (7, 7), changes.ABSOLUTE),
         ("c = [b]\n    return a * c[0] + c[0]", (7, 2), 21, changes.NAMES),
         ("return tuple([1, 2, 3, 4][:a]) * b", (2, 1), (1, 2, 3), changes.ONE_MORE),
         ("return (b, a)", (7, 2), (7, 2), changes.ORDER),
@@ -96,6 +94,8 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return gelu(a) * b", (3, 2), 8, changes.OPTION),
         ("b += 1\n    return b", (7, 2), 9, changes.NAME),
         ("return max(a, b)", (7, 2), 2, changes.FUNCTION),
+        ("c = [a]\n    d = c\n    c[0] = b\n    return d[0]", (7, 2), 7, changes.COPY),
+        ("return a * 20", (7, 2), "140", changes.UNUSED),
         ("return math.floor(a / b)", (7, 2), 4, changes.FUNCTION),
         ("return solve(b, a, 0)", (7, 2), 27, changes.ARGUMENTS),
         ("c = 3\n    return solve(c, a, b)", (7, 2), 327, changes.ARGUMENTS),
@@ -103,29 +103,18 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("a += b\n    return a * b", (7, 2), 10, changes.OPERATOR),
         ("a = a * 3 + b\n    return a + b", (7, 2), 9, changes.LINE),
         ("if not a:\n        return b\n    return 0", (7, 2), 2, changes.OPPOSITE),
-        ("c = [a]\n    d = c\n    c[0] = b\n    return d[0]", (7, 2), 7, changes.COPY),
-        ("return math.floor(a) + b", (1.5, 1.75), 3, changes.PARENTHESES),
-        ("return abs(a + b)", (-7, 2), 9, changes.PARENTHESES),
         ("return a // b", (7, 2), 4, changes.ONE_MORE),
-        ("return tuple([str(a), b])", (7, 2), ("7", "2"), changes.LIKEWISE),
         ("c = [0]\n    c[0] = a\n    c[0] = b\n    return c[0]", (7, 2), 9, changes.OPERATOR),
-        ("x = (y for y in (a, b))\n    return sum(x) + sum(x)", (7, 2), 18, changes.LISTED),
         ("x = a\n    a = a + b * 5\n    return x + b", (7, 2), 19, EXCHANGED),
         ("x, y = a, b * 5\n    return x + 3 * y", (7, 2), 31, changes.ORDER),
         ("return solve(a, b, 0)", (7, 2), 727, changes.ALIKE),
         ("return solve(b)", (7, 2), 752, changes.ALIKE),
-        ("return a * 20", (7, 2), "140", changes.UNUSED),
         ("return (b > 1) + a", (True, 0), 1, changes.COMPARISON),
         ("return a & b", (True, True), False, changes.OPPOSITE),
         ("return a & b", (True, False), True, changes.OPERATOR),
         ("b = b * 0.5\n    return 8 * b", (0, 0.25), 3.0, changes.REST),
-        ("return a + b * 5", (7, 2), 24, changes.PARENTHESES),
         ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 7), changes.NOTHING),
-        ("c = a > 9\n    c = b > 1\n    return c", (7, 2), False, changes.CONDITION),
-        ("return solve(abs(a), b, 0)", (-7, 2), 13, changes.NESTED),
         ("return 'left'", (7, 2), "right", changes.OPTION),
-        ("return (a - b) / 10", (7, 2), 0.625, changes.LIKEWISE),
-        ("return abs(b - a) * 5 + a", (7, 2), 82, changes.LIKEWISE),
         ("c = 'abcd'\n    return c[a:b] + c[: b - 1]", (1, 3), "bcbc", changes.SLICE),
         ("return a * 9", (7, 2), 14, changes.NAME),
         ("b = 9\n    return a * b", (7, 2), 14, changes.MISSING),
@@ -141,7 +130,6 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
 @pytest.mark.parametrize(
     ("body", "arguments", "alike", "given", "right", "words"),
     [
-        ('(a, ab):\n    a = abs(a)\n    return f"{a} {ab}"', (-7, -2), ("a", "ab"), {}, "7 2", changes.TOO),
         ("(a, b):\n    return a * b", (7, 2), (), {"is_counted": False}, 21, changes.ONE_MORE),
         ("(a, b):\n    return abs(a) + b", (-7, 3), (), {"factors": ["b"]}, 24, changes.IN_GRADIENT),
         ("(a, b, c):\n    return (a % b, b)", (17, 4, 3), ("b", "c"), {}, (5, 4), changes.BOTH),
@@ -173,11 +161,6 @@ def test_a_tensor_is_repeated_in_the_other_way() -> None:
     for old, new in (("repeat(1, 2)", "1, 1, 2, 2"), ("repeat_interleave(2, -1)", "1, 2, 1, 2")):
         answers = list_answers(f"import torch\ndef f(x):\n    return str(x.{old}.tolist())\n", torch.tensor([[1, 2]]))
         assert answers[f"[[{new}]]"] == changes.FUNCTION
-
-
-def test_a_comparison_gets_one_more_condition() -> None:
-    answers = list_answers("def f(a):\n    return tuple(x > 0 for x in a)\n", (3, 4), masks=["x"])
-    assert answers[1, 0] == answers[0, 1] == changes.CONDITION
 
 
 def test_a_missing_factor_is_put_there() -> None:
@@ -240,25 +223,12 @@ POLAR = """        a = self.angles[positions]
 """
 TURNED = RIGHT[RIGHT.index("        cos, sin = self") : RIGHT.index("\n\ndef run_rope")]
 ANGLES = ("self.cos, self.sin = angles.cos(), angles.sin()", "self.angles = angles")
-USED_UP = """    rows = (row for row in weights)
-    answers = [torch.stack([(x * row).sum() for row in rows]) for x in in_features.reshape(-1, d_in)]
-    return torch.stack(answers).reshape(*in_features.shape[:-1], d_out)
-"""
-AS_A_LIST = "a list here, which a loop does not use up as it does a generator"
-REPAIRS = {
-    "a short table": (ROPE, [("arange(longest,", "arange(longest - 1,")], "longest - 1", "another operator here"),
-    "used up": (LINEAR, [("    return in_features @ weights.T\n", USED_UP)], "(row for row in weights)", AS_A_LIST),
-}
 
 
-@pytest.mark.parametrize(("problem", "edits", "marked", "words"), REPAIRS.values(), ids=REPAIRS)
-def test_the_expression_is_marked_that_one_change_repairs(
-    find_alone: Explain, problem: str, edits: list[tuple[str, str]], marked: str, words: str
-) -> None:
-    (finding,) = find_alone(problem, *edits)
-    assert list_marks([finding]) == [marked]
-    assert finding.proof.startswith(f"With {words}, ")
-    assert " failing test" in finding.proof
+def test_the_expression_is_marked_that_one_change_repairs(find_alone: Explain) -> None:
+    (finding,) = find_alone(ROPE, ("arange(longest,", "arange(longest - 1,"))
+    assert list_marks([finding]) == ["longest - 1"]
+    assert finding.proof.startswith("With another operator here, ")
 
 
 def test_a_call_is_repaired_where_it_is_wrong_and_not_in_a_function_that_other_problems_run(find: Explain) -> None:

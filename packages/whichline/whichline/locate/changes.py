@@ -12,15 +12,12 @@ from whichline.locate.derived import (
     add_keyword,
     change_fields,
     count_read,
-    is_endless,
     list_as_in,
     list_copies,
     list_exchanges,
-    list_likewise,
     list_next,
     list_patterns,
     list_repeated,
-    list_weighted,
     make_call,
     name_called,
     order_by_names,
@@ -53,7 +50,6 @@ COUNTERPARTS = (
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
-OF_SIZES = ("argmax", "max", "amax", "sum", "mean", "sqrt")  # functions that are often about sizes without a sign
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
 OPERANDS = ("args", "left", "right")  # fields of what is computed with; only a backward pass gets factors there
@@ -67,23 +63,19 @@ OPERATOR, COMPARISON, FUNCTION = "another operator here", "another comparison he
 NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more or one less here"
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
-PARENTHESES = "the parentheses here in another place"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
 OTHER_END, RETURNED = "the other end here", "`return` here"
-OPTION, ABSOLUTE, REST = "another option here", "the absolute value here", "1 minus this"
+OPTION, REST, MORE = "another option here", "1 minus this", "one more argument here"
 NOTHING, LINE = "a part of this left out", "this line left out"
-COPY, NEW, MORE = "a copy here", "the operation here that changes nothing in place", "one more argument here"
 EVERYWHERE = "another name here, in each place"
 MISSING, MERGED = "this only if nothing is passed", "these in the other order"
 SLICE = "a slice here as in another place"
-FACTOR, CONDITION = "one more factor here", "one more condition here"
+FACTOR, HIDDEN = "one more factor here", "a mask as one more factor here"
 BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
+COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
-LIKEWISE = "the same step here as beside it"
-TOO, NESTED = "this step for another name, too", "these two calls in the other order"
-LISTED = "a list here, which a loop does not use up as it does a generator"
 FIRST = (MISSING, MERGED)  # those of which there are few
-LAST = (NOTHING, LINE, FACTOR, CONDITION, ALIKE, TOO)  # those that are tried last
+LAST = (NOTHING, LINE, FACTOR, HIDDEN, ALIKE)  # those that are tried last
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
 Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
@@ -99,7 +91,7 @@ class Changes:
     modules: Collection[str]  # the names that are imported
     is_counted: Callable[[ast.AST], bool]  # whether an expression is a number, or a tensor of whole numbers
     list_fractions: Callable[[int], Sequence[str]]  # gives the names of fractions, those nearest to a line first
-    list_masks: Callable[[int], Sequence[str]]  # gives the names of tensors of True and False, in the same order
+    list_masks: Callable[[int], Sequence[str]]  # gives the names of tensors of True and False, nearest first
     names: Collection[str]  # what may be passed for a parameter of this name
     unused: Collection[str]  # attributes that a constructor makes, and that no method reads
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
@@ -129,9 +121,6 @@ class Changes:
         is_whole = isinstance(node, ast.BinOp | ast.UnaryOp) and (field == "args" or isinstance(above, ast.Assign))
         if is_bound or name_called(node) == "len" or ((is_whole or is_count) and self.is_counted(node)):
             yield from ((node, each, ONE_MORE) for each in list_next(node))
-        yield from (
-            (node, each, LIKEWISE) for each in (*list_likewise(node, above, field), *list_weighted(node, self.inside))
-        )
         if isinstance(node, ast.expr) and (field == "args" or isinstance(above, ast.Assign | ast.Return)):
             yield from ((node, make_call(name, node), UNUSED) for name in self.unused)
         is_kept = isinstance(above, ast.Assign) or field == "elt"
@@ -140,24 +129,19 @@ class Changes:
         is_factor = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
         if isinstance(node, NAMED) and (is_factor or field == "args") and not self.is_counted(node):
             yield node, ast.BinOp(ast.Constant(1), ast.Add(), node), ONE_MORE
-        if called in OF_SIZES and isinstance(node, ast.expr):
-            yield node, make_call("abs", node), ABSOLUTE
         is_share = isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in self.list_fractions(node.lineno)
         if isinstance(node, ast.expr) and (called in OF_SHARES or (is_share and not isinstance(above, ast.Attribute))):
             yield node, ast.BinOp(ast.Constant(1), ast.Sub(), node), REST
-        if isinstance(node, ast.Compare):
-            yield from ((node, each, CONDITION) for each in self._list_conditions(node))
         is_number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
         if is_number or isinstance(node, ast.Slice) or (isinstance(node, ast.Call) and self.is_counted(node)):
             marked = above if isinstance(node, ast.Slice) else node
             yield from ((marked, ast.Name(each, ast.Load()), NAME) for each in self.unread)
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
-        if isinstance(above, ast.Assign) and isinstance(node, ast.GeneratorExp | ast.Call) and not is_endless(node):
-            yield node, make_call("list", node), LISTED
         is_value = isinstance(above, ast.stmt) and field == "value"
         if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
-            yield from ((node, each, FACTOR) for each in (*self._list_products(node), *self._list_hidden(node)))
+            yield from ((node, each, FACTOR) for each in self._list_products(node))
+            yield from ((node, each, HIDDEN) for each in self._list_hidden(node))
         if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_value or field in OPERANDS):
             factors = (ast.parse(name, mode="eval").body for name in self.list_factors(node.lineno)[:MOST_FACTORS])
             yield from ((node, ast.BinOp(node, ast.Mult(), each), IN_GRADIENT) for each in factors)
@@ -185,16 +169,9 @@ class Changes:
 
     def _list_hidden(self, node: ast.expr) -> Iterator[ast.BinOp]:
         """List a value that is 0 where a mask is False, and where it is True."""
-        yield from (ast.BinOp(node, ast.Mult(), each) for each in self._list_both_ways(node))
-
-    def _list_conditions(self, node: ast.Compare) -> Iterator[ast.BinOp]:
-        """List a comparison of tensors that must also hold where a mask is True, and where it is False."""
-        yield from (ast.BinOp(node, ast.BitAnd(), each) for each in self._list_both_ways(node))
-
-    def _list_both_ways(self, node: ast.expr) -> Iterator[ast.expr]:
         for name in self.list_masks(node.lineno)[:MOST_FACTORS]:
             mask = ast.parse(name, mode="eval").body
-            yield from (mask, ast.UnaryOp(ast.Invert(), mask))
+            yield from (ast.BinOp(node, ast.Mult(), each) for each in (mask, ast.UnaryOp(ast.Invert(), mask)))
 
     def _of_name(self, node: ast.Name | ast.Attribute, slot: Slot) -> Iterator[Change]:
         yield from ((node, name, NAME) for name in self._list_names(node))
@@ -239,18 +216,6 @@ class Changes:
         if isinstance(op, ast.MatMult):
             yield node, ast.BinOp(transpose(left), op, right), TURNED
             yield node, ast.BinOp(left, op, transpose(right)), TURNED
-        if isinstance(left, ast.BinOp):
-            yield node, ast.BinOp(left.left, left.op, ast.BinOp(left.right, op, right)), PARENTHESES
-            yield node, ast.BinOp(ast.BinOp(left.left, op, right), left.op, left.right), PARENTHESES
-        if isinstance(right, ast.BinOp):
-            yield node, ast.BinOp(ast.BinOp(left, op, right.left), right.op, right.right), PARENTHESES
-            if isinstance(right.op, ast.Mult):
-                yield node, ast.BinOp(right.left, right.op, ast.BinOp(left, op, right.right)), PARENTHESES
-        if isinstance(left, ast.Call) and len(left.args) == 1:
-            inner = ast.BinOp(left.args[0], op, right)
-            yield node, ast.Call(left.func, [inner], left.keywords), PARENTHESES
-        if isinstance(op, ast.Div) and isinstance(left, ast.BinOp) and isinstance(left.op, ast.Sub):
-            yield right, ast.BinOp(left, op, ast.BinOp(right, ast.Sub(), left.right)), LIKEWISE
         yield from ((node, side, NOTHING) for side in (left, right))
 
     def _of_compare(self, node: ast.Compare, _: Slot) -> Iterator[Change]:
@@ -327,12 +292,6 @@ class Changes:
         yield from ((node, ast.Call(func, arguments, each), NOTHING) for each in fewer)
         if is_method and isinstance(func, ast.Attribute):
             yield from ((node, each, FUNCTION) for each in list_repeated(func, arguments, keywords))
-        if arguments and isinstance(inside := arguments[0], ast.Call) and inside.args and not is_endless(node):
-            outer = ast.Call(func, [inside.args[0], *arguments[1:]], keywords)
-            yield node, ast.Call(inside.func, [outer, *inside.args[1:]], inside.keywords), NESTED
-        if len(arguments) == 1 and isinstance(inside := arguments[0], ast.BinOp):
-            outer = ast.Call(func, [inside.left], keywords)
-            yield node, ast.BinOp(outer, inside.op, inside.right), PARENTHESES
         inner = owner if is_method else arguments[0] if arguments else None
         if inner and not isinstance(inner, ast.Starred):
             yield node, inner, NOTHING
@@ -362,8 +321,6 @@ class Changes:
             yield node, ast.Pass(), LINE
         if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call):
             yield from self._list_renamed(node, is_sum=False)
-        for name in names if isinstance(node.value, ast.Call) else ():
-            yield from ((node, each, TOO) for each in self._list_for_others(node, name))
         target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}
         if isinstance(target, ast.Name) and target.id in parameters - names:
             given = ast.Name(target.id, ast.Load())
@@ -371,19 +328,8 @@ class Changes:
             yield node.value, ast.Assign(node.targets, ast.IfExp(is_missing, node.value, given)), MISSING
         if isinstance(target, ast.Subscript):
             yield node, ast.AugAssign(target, ast.Add(), node.value), OPERATOR
-        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call | ast.Compare):
-            both = ast.BoolOp(ast.And(), [ast.Name(target.id, ast.Load()), node.value])
-            yield node, ast.Assign([target], both), CONDITION
         for each in list_exchanges(target.elts) if isinstance(target, ast.Tuple) else ():
             yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
-
-    def _list_for_others(self, node: ast.Assign, name: str) -> Iterator[ast.Assign]:
-        """List the same step for another name beside that of one: `q, k = f(q), f(k)` in place of `q = f(q)`."""
-        for other in [*self.list_alike(name, node.lineno)][:MOST_NAMES] if name.isidentifier() else ():
-            if other.isidentifier():
-                both = ast.Tuple([ast.Name(each, ast.Store()) for each in (name, other)], ast.Store())
-                values: list[ast.expr] = [node.value, Exchange(name, other).visit(copy_whole(node.value))]  # type: ignore[list-item]
-                yield ast.Assign([both], ast.Tuple(values, ast.Load()))
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
         yield node, ast.Return(node.value), RETURNED

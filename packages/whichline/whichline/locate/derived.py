@@ -1,4 +1,4 @@
-"""Expressions that are made of another one: calls of it, copies, neighbours, other orders of what is in it."""
+"""Expressions that are made of another one: calls of it, copies, neighbours, other orders, other arguments."""
 
 import ast
 import copy
@@ -8,13 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # what stands for a value
-SUMS, PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 MOST_AXES = 8  # of an operand of einsum
-
-
-def is_endless(node: ast.AST) -> bool:
-    """Tell whether an expression makes an iterator that never ends: nothing could stop a list of all its values."""
-    return any(name_called(each) in ("count", "cycle", "repeat") for each in ast.walk(node))
 
 
 def change_fields(node: ast.expr, **fields: object) -> ast.expr:
@@ -26,6 +20,12 @@ def change_fields(node: ast.expr, **fields: object) -> ast.expr:
 
 def make_call(name: str, argument: ast.expr) -> ast.Call:
     return ast.Call(ast.parse(name, mode="eval").body, [argument], [])
+
+
+def list_copies(node: ast.expr) -> list[ast.expr]:
+    """List copies of a value that other code may change: of a tensor, and of a list or an array."""
+    copier = ast.parse("__import__('copy').copy", mode="eval").body
+    return [ast.Call(ast.Attribute(node, "clone", ast.Load()), [], []), ast.Call(copier, [node], [])]
 
 
 def transpose(x: ast.expr) -> ast.expr:
@@ -50,20 +50,6 @@ def list_repeated(
     elif func.attr == "repeat" and len(several) == 1 < len(arguments):
         at = ast.Constant(several[0] - len(arguments))
         yield ast.Call(change_fields(func, attr="repeat_interleave"), [arguments[several[0]], at], [])
-
-
-def list_copies(node: ast.expr) -> list[ast.expr]:
-    """List copies of a value that other code may change: of a tensor, and of a list or an array."""
-    copier = ast.parse("__import__('copy').copy", mode="eval").body
-    return [ast.Call(ast.Attribute(node, "clone", ast.Load()), [], []), ast.Call(copier, [node], [])]
-
-
-def list_likewise(node: ast.AST, above: ast.AST, field: str) -> Iterator[ast.Call]:
-    """List the calls that are made on elements beside this one, on it: `f(q), k` becomes `f(q), f(k)`."""
-    if isinstance(node, NAMED) and isinstance(above, ast.List | ast.Tuple | ast.Dict):
-        for other in getattr(above, field):
-            if isinstance(other, ast.Call) and other.args and isinstance(other.args[0], NAMED):
-                yield ast.Call(other.func, [node, *other.args[1:]], other.keywords)
 
 
 def list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.expr]:
@@ -131,21 +117,6 @@ class Exchange(ast.NodeTransformer):
         if text not in self._texts or not isinstance(node, NAMED):
             return super().visit(node)
         return change_fields(ast.parse(self._texts[text], mode="eval").body, ctx=node.ctx)
-
-
-def list_weighted(node: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.expr]:
-    """List a sum with the factor that a sum of the same name has elsewhere: for `x - m`, that of `a * (y - m)`."""
-    own = node.operand if isinstance(node, ast.UnaryOp) else node
-    if not isinstance(own, ast.BinOp):
-        return
-    for product in inside:
-        is_product = isinstance(product, ast.BinOp) and isinstance(product.op, PRODUCTS)
-        if not isinstance(product, ast.BinOp) or not is_product or own in ast.walk(product):
-            continue  # it would stand in itself
-        for name, side in (("left", product.left), ("right", product.right)):
-            is_sum = isinstance(side, ast.BinOp) and isinstance(side.op, SUMS) and isinstance(own.op, type(side.op))
-            if is_sum and side is not own and count_read(own).keys() & count_read(side).keys():
-                yield change_fields(product, **{name: own})
 
 
 def count_read(node: ast.AST) -> Counter[str]:

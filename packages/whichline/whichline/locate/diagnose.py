@@ -116,6 +116,9 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
     found, case.patch = [*numbers.findings], numbers.patch
     if passed := _find_passed(case, numbers):
         return passed
+    for first, patch in numbers.parts:
+        if second := find_second(case.runner, *tests, patch, first):
+            return [first, *second]
     if numbers.doubtful:
         simpler = find_simpler(case.runner, *tests, numbers.doubtful)
         if simpler and [(simpler.file, simpler.line)] != [(each.file, each.line) for each in found]:

@@ -17,7 +17,6 @@ from whichline.locate.values import Value, as_value, find_layout, is_near, is_un
 
 COUNT = 1_000_000  # smaller whole numbers are written out
 OTHER_PLACES = "the same numbers in other places"
-WRONG = "wrong numbers in"
 FEW = 3  # two tensors may share so few different numbers, such as 0 and 1, by chance
 
 
@@ -159,7 +158,7 @@ def _describe_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) 
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _describe_index(wrong_places)):
         return one, True
-    return f"{WRONG} {int(wrong_places.sum())} of {_count_places(value.numel())}", False
+    return f"wrong numbers in {int(wrong_places.sum())} of {_count_places(value.numel())}", False
 
 
 def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:

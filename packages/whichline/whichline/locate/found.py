@@ -28,6 +28,7 @@ class Found:
     shown: tuple[Expression, ...] = ()  # the expressions to show, if not the first one
     origin: Expression | None = None  # the one to show, if the first one only takes rows of it or rewrites it
     use: str = ""  # what the first one does with it
+    part: "Found | None" = None  # what an operand explains by itself: less, but with a second mistake maybe more
 
     @property
     def place(self) -> Expression:

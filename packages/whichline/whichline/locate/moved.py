@@ -86,7 +86,9 @@ def _find_wrapped(found: Found) -> Expression | None:
     trace, place = found.trace, found.place
     time = trace.find_first_wrong(next(iter(found.patch)))
     read = [each for each in (place, *trace.list_operands(place)) if each.is_read]
-    origins = [trace.find_origin(each, time) for each in read if time < len(trace.objects[each])]
+    value, given = as_value(trace.values[place][time]), [each for each in read if time < len(trace.values[each])]
+    passed = [each for each in given if find_layout(as_value(trace.values[each][time]), value) is not None]
+    origins = [trace.find_origin(each, time) for each in passed]
     return next((each for each in origins if not each.is_read and each.function != place.function), None)
 
 

@@ -54,6 +54,7 @@ class Numbers(NamedTuple):
     doubtful: Sequence[Expression] = ()  # where else the mistakes may be
     is_sure: bool = True  # whether the findings stand, whatever else is wrong
     first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
+    parts: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes in place of what was found
     alone: Sequence[tuple[Finding, Options]] = ()  # each finding, with its replacements
     unpassing: Sequence[Expression] = ()  # calls that may have to pass one more argument
 
@@ -83,11 +84,14 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     doubtful = list_doubtful(found) or [each.place for each in found if not is_half]
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
     masks = [move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1]]
-    alone, others = ([(_report(each, runner, explained, ""), each.patch) for each in some] for some in (found, masks))
+    parts = [each.part for each in found if each.part]
+    alone, others, parts = (
+        [(_report(each, runner, explained, ""), each.patch) for each in some] for some in (found, masks, parts)
+    )
     unshown = [each for each in found if not each.shown]
     unpassing = [call for each in unshown for call in list_unpassing(runner.observed, each.trace, each.place)]
     unpassing = [call for call in unpassing if all(call is not each.place for each in found)]  # that is said already
-    return Numbers(findings, patch, doubtful, True, [*alone[:is_first_plain], *others], alone, unpassing)
+    return Numbers(findings, patch, doubtful, True, [*alone[:is_first_plain], *others], parts, alone, unpassing)
 
 
 def _note_corrections(observed: Observed, found: Sequence[Found], findings: Sequence[Finding]) -> None:

@@ -18,16 +18,17 @@ from typing import Any
 
 import torch
 
-from whichline.engine.compare import WrongAnswer
+from whichline.engine.compare import WrongAnswer, same
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.locate.alike import Names
-from whichline.locate.changes import Changes
+from whichline.locate.changes import HIDDEN, Changes
 from whichline.locate.mutants import EXCHANGED, Mutable, Mutant, find_outermost
 from whichline.locate.mutated import KINDS, Function
 from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression
+from whichline.locate.resemblance import are_in_zeros
 from whichline.locate.run import Runner, choose_kinds, order_by_generality
 from whichline.locate.source_location import count_failing, read_tree, show_place
 from whichline.locate.trace import Trace
@@ -98,8 +99,9 @@ def find_repair(
         patch: replacements of values that are made, too.
     """
     is_given = trace is not None
-    trace = trace or min(map(runner.look, choose_kinds(failing, KINDS)), key=lambda trace: len(trace.order))
-    if trace.passed:
+    left = [test for test in failing if not (patch and runner.passes(test, patch))]
+    trace = trace or min(map(runner.look, choose_kinds(left, KINDS)), key=lambda trace: len(trace.order), default=None)
+    if trace is None or trace.passed:
         return None
     most = runner.mutant_runs + patience * min(MOST, MOST_LOOKS // (len(trace.order) + 1))
     others = [test for test in (*failing, *passing[:MOST_PASSING]) if test is not trace.test and not test.memory]
@@ -107,13 +109,24 @@ def find_repair(
     adapters = {case.call for test in tests for case in test.cases()[:1]}
     adapters -= {find_outermost(name) for _, name, _ in near}
     ran = () if is_given or not isinstance(trace.error, WrongAnswer) else list_ran(runner, trace.test)
-    for repair in _list_repairs(runner, trace, near, ran, adapters, patch):
+    likely = (HIDDEN,) if _is_in_zeros(runner.run(trace.test, patch) if patch else trace) else ()
+    for repair in _list_repairs(runner, trace, near, ran, adapters, patch, likely):
         if runner.is_late or runner.mutant_runs >= most:
             return None
         passes = only(repair.mutant) and repair.function.passes(repair.mutant, tests)
         if passes and not _breaks_others(runner, repair, failing[0]):
             return repair
     return None
+
+
+def _is_in_zeros(trace: Trace) -> bool:
+    """Tell whether all wrong numbers of an output are in rows that should be 0."""
+    error, expected = trace.error, trace.test.cases()[0].expected
+    came = error.answer.detach() if isinstance(error, WrongAnswer) and error.answer is not None else None
+    right = expected.get(error.what) if isinstance(error, WrongAnswer) else None
+    if came is None or right is None or came.shape != right.shape:
+        return False
+    return are_in_zeros(~same(came.double(), right.double()), right)
 
 
 def _breaks_others(runner: Runner, repair: Repair, failing: Test) -> bool:
@@ -148,6 +161,7 @@ def _list_repairs(
     ran: Collection[Line],
     adapters: Collection[str],
     patch: Options,
+    likely: Collection[str],
 ) -> Iterator[Repair]:
     """Yield the mutants of the functions that ran: the likely kinds first, and of each kind the nearest ones.
 
@@ -163,9 +177,10 @@ def _list_repairs(
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         is_shared = (file, name) in shared
         for mutant in _list_mutants(runner.observed, trace, file, mutable, parameters, ran):
-            rank = 0 if is_raised else max(mutant.rank, 0) if is_shared else mutant.rank  # in these, none comes first
+            rank = -1 if mutant.words in likely else mutant.rank
+            rank = 0 if is_raised else max(rank, 0) if is_shared else rank  # in these, none comes first
             kind = (mutant.is_sign_of_argument, is_last, rank)
-            place = (number, mutant.rank, min(abs(mutant.line - each) for each in lines))
+            place = (number, rank, min(abs(mutant.line - each) for each in lines))
             found.append(((*kind, *place), is_shared, Repair(function, mutant)))
     turns, ordered = Counter[tuple[Any, ...]](), list[tuple[tuple[Any, ...], Repair]]()
     for (*kind, _, _, _), is_shared, repair in sorted(found, key=itemgetter(0)):

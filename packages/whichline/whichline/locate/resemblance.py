@@ -19,6 +19,7 @@ SHOWN = 4  # indices of a list that are written out
 MOST = 4_000_000  # numbers, in a comparison of each slice with each
 LARGE = 1e6  # stands for infinity
 WIDTH = 48  # of an expression in a sentence
+SUMS = "numbers that sum to 1 along axis"
 OF_HALF = 16  # eps of half precision: how far rounding may move a value
 OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "divided by", ast.MatMult: "@"}
 
@@ -39,9 +40,9 @@ def describe_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
     for axis in range(right.ndim):
         order = _find_slices(x, right, axis)
         if order and sorted(order) == list(range(len(order))):
-            here, there = _list(order), _list(range(len(order)))
-            moved = _signed(axis - right.ndim)
-            return f"the same numbers in another order along axis {moved}: {here} in place of {there}"
+            here, there, moved = _list(order), _list(range(len(order))), _signed(axis - right.ndim)
+            where = f": {here} in place of {there}" if here != there else ""
+            return f"the same numbers in another order along axis {moved}{where}"
     for one, other in itertools.combinations(range(-right.ndim, 0), 2):
         if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
             return f"the same numbers with axes {_signed(one)} and {_signed(other)} exchanged"
@@ -92,7 +93,7 @@ def _describe_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
         here, there = (_signed(axes[0]) + _describe_size(right.shape[axes[0]], trace) for axes in both)
-        yield f"numbers that sum to 1 along axis {here}, not along axis {there}"
+        yield f"{SUMS} {here}, not along axis {there}"
 
 
 def _describe_size(size: int, trace: Trace) -> str:

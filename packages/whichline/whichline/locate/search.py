@@ -20,10 +20,11 @@ from whichline.locate.breach import put_operand
 from whichline.locate.candidates import Candidates, list_returned_early, list_upstream
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
-from whichline.locate.difference import WRONG, compare
+from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, judge, list_explained, list_fewer, rank
 from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
+from whichline.locate.resemblance import SUMS
 from whichline.locate.run import Experiment, choose_kinds
 from whichline.locate.trace import Trace
 
@@ -91,6 +92,9 @@ class Search:
         """Yield explanations of the tests, the quick ones first; the slow ones are tried only if those fall short."""
         complete, incomplete = self._try_all(self.divergences)
         is_first = not self.experiment.patch and not self.allows_unknown and bool(self.divergences)
+        if complete and incomplete and incomplete.difference.is_simple:
+            upstream = list_upstream(complete.trace, complete.place)
+            complete = replace(complete, part=incomplete if incomplete.place in upstream else None)
         is_doubtful = bool(complete) and is_first and not complete.is_clean
         if is_doubtful:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
@@ -228,7 +232,7 @@ class Search:
             failed.add(change, then.raised)
             if not then.moved:
                 unmoved += 1
-            elif not then.raised and (is_evidence or compare(trace, change).is_simple):
+            elif not then.raised and (is_evidence or compare(trace, change).is_needless):
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
                     self.near_misses.append(NearMiss(then.newly_right, change))
@@ -390,5 +394,9 @@ class Search:
 
 
 def is_answered(found: Found) -> bool:
-    """Tell whether a right function returned what is replaced, and nothing shows which argument is wrong."""
-    return WRONG in found.difference.words and found.trace.is_answered(next(iter(found.patch)))
+    """Tell whether a right function returned what is replaced: then an argument is wrong.
+
+    The call itself is wrong if it is a step too many, or names another axis.
+    """
+    is_of_call = found.difference.is_needless or SUMS in found.difference.words
+    return not is_of_call and found.trace.is_answered(next(iter(found.patch)))
