@@ -634,3 +634,19 @@ def test_a_call_of_what_no_proof_explains_refers_to_it(find: Explain) -> None:
     found = find(["rope", MULTIHEAD], (CALLED, PARTNERS))
     assert [each.id for each in found if each.file] == ["rope-unproved"]
     assert found[-1].said[0].endswith(": look there first.")
+
+
+def test_a_wrong_scale_is_told_beside_rows_that_are_not_set_to_0(find_alone: Explain) -> None:
+    """The masked scores, put in place of the others, explain as much, but hide both mistakes."""
+    attend = """    scores = einsum(Q.to(wide), K.to(wide), "... q d, ... k d -> ... q k") / math.sqrt(K.shape[-2])
+    if mask is None:
+        return (run_softmax(scores, -1) @ V.to(wide)).to(Q.dtype)
+    seen = mask.any(-1, keepdim=True)
+    scores = scores.masked_fill(~mask & seen, -math.inf)
+    return (run_softmax(scores, -1) @ V.to(wide)).to(Q.dtype)
+"""
+    body = RIGHT[RIGHT.index("    weights = run_softmax(scores_of") : RIGHT.index("\n\ndef run_linear")]
+    first, second = find_alone(ATTENTION, (body, attend))
+    assert list_marks([first]) == ["K.shape[-2]"]
+    assert first.said == ("Expected d_k, 11; found 7.",)
+    assert second.proof == "With a mask as one more factor here, too, all 30 failing tests pass."
