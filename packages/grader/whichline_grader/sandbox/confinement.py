@@ -310,7 +310,7 @@ def _command_zygote(layer: Layer, folder: Path, diagnosing: bool, controls: list
     zygote_files.copy_worker(worker, diagnosing)
     place.mkdir()
     # Under bubblewrap nothing else exists, and nothing is writable.
-    readable = (*visible, *zygote_files.find_libraries(), *zygote_files.DEVICES) if layer == "process" else ()
+    readable = (*visible, *zygote_files.BESIDE_USR, *zygote_files.DEVICES) if layer == "process" else ()
     settings = {
         "worker": str(worker),
         "place": str(place),

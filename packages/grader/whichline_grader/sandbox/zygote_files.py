@@ -9,6 +9,7 @@ from whichline_grader.paths import ENGINE, GRADER, STAFF
 
 # Nothing else of /usr is visible, unless the interpreter lies there.
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
+BESIDE_USR = ("/lib", "/lib32", "/lib64", "/etc/ld.so.cache")  # some are links into /usr
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -64,16 +65,12 @@ def copy_worker(folder: Path, diagnosing: bool) -> None:
         path.chmod(0o755)
 
 
-def find_libraries() -> list[str]:
-    return [path for path in ("/lib", "/lib32", "/lib64", "/etc/ld.so.cache") if os.path.exists(path)]
-
-
 def command_bubblewrap(visible: list[str], hidden: list[str]) -> list[str]:
     command = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     command += ["--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
     # In a user namespace root would remain root outside, and no other user exists there.
     command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
-    for path in [*visible, *find_libraries()]:
+    for path in [*visible, *filter(os.path.exists, BESIDE_USR)]:
         for folder in reversed(Path(path).parents[:-1]):  # otherwise bwrap makes folders that others cannot enter
             command += ["--dir", str(folder)]
         if os.path.islink(path):

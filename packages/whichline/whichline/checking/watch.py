@@ -22,7 +22,6 @@ from whichline.checking.runner import Forks, Run, Spares
 from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_own_code, load_problems
 from whichline.engine.finding import Finding
-from whichline.engine.result import Result
 
 LOOK_EVERY = 1.0  # seconds between looks, since some file systems do not report saves
 LONG = 2.0  # seconds; the reference needs milliseconds for any test
@@ -148,11 +147,14 @@ class WatchedBoard:
             self.console.print(f"\n{self.when}h hint · n next problem · a all · q quit", style="dim", highlight=False)
 
     def _show_results(self) -> None:
-        run = self.current
+        run, seconds = self.current, self.current.running or 0
+        is_long = seconds >= LONG
         if run.broken:
             self.body = Text(f"The tests could not start\n{run.broken}")
         elif run.results:
-            scores = score(self._in_view(), self._results(), run.explanations)
+            is_over = run.status is not None or is_long
+            results = run.so_far(f"has been running for {seconds:.0f} s") if is_over else run.results.values()
+            scores = score(self._in_view(), results, run.explanations)
             new = {each.problem.id: each for each in deduct(scores, run.notes.deducted)}
             if run.status is None:
                 new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
@@ -162,18 +164,11 @@ class WatchedBoard:
             self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
         elif run.status is None:
             what = "torch" if run.running is None else "your files"
-            is_long = (run.running or 0) >= LONG
             endless = f"{run.line}: is there an endless loop at the top of a file?" if is_long else ""
-            self.body = f"Importing {what}, {run.running or self._seconds():.0f} s so far{endless}"
+            self.body = f"Importing {what}, {seconds or self._seconds():.0f} s so far{endless}"
         else:
             self.body = "The tests could not start; uv run pytest says why"
         self.show()
-
-    def _results(self) -> list[Result]:
-        run = self.current
-        seconds = run.running or 0
-        is_over = run.status is not None or seconds >= LONG
-        return run.so_far(f"has been running for {seconds:.0f} s") if is_over else list(run.results.values())
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
