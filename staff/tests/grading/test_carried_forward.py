@@ -101,22 +101,24 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> s
     return {result.problem for result in results if result.points != result.maximum}
 
 
-# Edits, and the problems that lose points; where a mistake is in one early function, `test_paid_for_once.py` tries it.
+# Submissions, and what loses points; where a mistake is in one early function, `test_paid_for_once.py` tries it.
 PAID = {
-    "scores": ([UNSCALED], {"scaled_dot_product_attention"}),
-    "module": ([DOUBLED], {"attention_module"}),
-    "three": ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
-    "and its own": ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
-    "and the rope is made with another theta": ([DIRECTION, THETA], {"rope", "multihead_self_attention"}),
-    "and the rope is made too short": ([DIRECTION, SHORT], {"rope", "multihead_self_attention"}),
+    "scores": (edit(UNSCALED), {"scaled_dot_product_attention"}),
+    "module": (edit(DOUBLED), {"attention_module"}),
+    "three": (edit(BASE_2, BIAS, DIRECTION), {"softmax", "linear", "rope"}),
+    "and its own": (edit(SCALE, PEEKS), {"scaled_dot_product_attention", "multihead_self_attention"}),
+    "and the rope is made with another theta": (edit(DIRECTION, THETA), {"rope", "multihead_self_attention"}),
+    "and the rope is made too short": (edit(DIRECTION, SHORT), {"rope", "multihead_self_attention"}),
+    "in adapters.py": (edit(added=IN_ADAPTERS), {"softmax"}),
+    "in a class": (edit(added=IN_A_CLASS), {"softmax"}),
 }
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mistake", PAID)
 def test_a_mistake_is_paid_for_in_its_own_problem(suite: GradedSuite, sandbox: Sandbox, mistake: str) -> None:
-    edits, problems = PAID[mistake]
-    assert find_lost(suite, sandbox, edit(*edits)) == problems
+    submission, problems = PAID[mistake]
+    assert find_lost(suite, sandbox, submission) == problems
 
 
 CALL = (f"{NN}/attention.py", "scaled_dot_product_attention(Q, K, V,")
@@ -146,12 +148,6 @@ def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: Grad
     assert find_lost(few, sandbox, edit(SLEEPS)) == {"softmax"}
     hurried = replace(few, course=replace(few.course, limits=Limits(seconds=2)))
     assert find_lost(hurried, sandbox, edit(SLEEPS)) == {"softmax", "scaled_dot_product_attention"}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
-def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
-    assert find_lost(suite, sandbox, edit(added=source)) == {"softmax"}
 
 
 @pytest.mark.nightly
