@@ -104,27 +104,19 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
         assert grading.violations == {"softmax": list(lines["softmax"])}
 
 
-def test_the_same_content_and_suite_has_one_grading(tmp_path):
-    again = replace(GRADING, seconds=9.0)
+def test_the_same_content_and_suite_has_one_grading_and_the_latest_content_counts(tmp_path):
+    again, newer = replace(GRADING, seconds=9.0), replace(GRADING, content="f" * 64)
     with new_gradebook(tmp_path) as gradebook:
-        gradebook.add(GRADING)
-        gradebook.add(again)
-        assert list(gradebook.latest()) == [again]
-    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM attempt").fetchone() == (1,)
-
-
-def test_the_latest_content_counts(tmp_path):
-    newer = replace(GRADING, content="f" * 64)
-    with new_gradebook(tmp_path) as gradebook:
-        gradebook.add(GRADING)
-        gradebook.add(newer)
-        assert list(gradebook.latest()) == [newer]
+        for each in (GRADING, again, newer):
+            gradebook.add(each)
+            assert list(gradebook.latest()) == [each]
+        with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+            assert connection.execute("SELECT count(*) FROM attempt").fetchone() == (2,)
         for _ in range(2):  # the first content is handed in again
             first = gradebook.find("ada", GRADING.content, GRADING.suite)
             assert first
             gradebook.hand_in_again(first, GRADING.path, GRADING.handed_in)
-            assert list(gradebook.latest()) == [GRADING]
+            assert list(gradebook.latest()) == [again]
         assert gradebook.find("ada", "f" * 64, "d" * 64) == newer
 
 
