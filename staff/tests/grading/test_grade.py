@@ -161,7 +161,6 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
         ("syntax-error", "SyntaxError"),
         ("syntax-error", "adapters.py:"),
         ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
-        ("forbidden", "torch.nn.functional.linear in adapters.py:"),
         ("shared", "softmax: -2.00 points for softmax. Write this yourself, without:\ntorch.softmax in adapters.py:"),
     ],
 )
@@ -209,12 +208,6 @@ def test_words_of_a_submission_are_shown_in_public_tests_only(graded, name, publ
     assert "secret" not in graded.outputs(name, hidden=True)
 
 
-def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):
-    output = graded.results("wrong-dim")["output"]
-    assert "saw (3, 5)" in output  # the public case 2d
-    assert "saw (11,)" not in output  # the hidden case vector
-
-
 def test_staff_overrule_a_violation_and_take_it_back(course, graded, tmp_path):
     out = tmp_path / "results"
     shutil.copytree(graded.out, out)
@@ -252,11 +245,11 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
     assert "no usable output" in pages["syntax-error.html"]
     assert "secret35" in pages["spells.html"]  # the public case 2d
-    assert "saw (3, 5)" in pages["wrong-dim.html"]
     public = graded.results("spells")["output"] + graded.outputs("spells", hidden=False)
     for text in (pages["spells.html"], graded.feedback("spells")):
         assert set(re.findall(r"secret\d+", text)) <= set(re.findall(r"secret\d+", public))
-    for text in (pages["wrong-dim.html"], graded.feedback("wrong-dim")):
+    for text in (pages["wrong-dim.html"], graded.feedback("wrong-dim"), graded.results("wrong-dim")["output"]):
+        assert "saw (3, 5)" in text  # the public case 2d
         assert "saw (11,)" not in text  # the hidden case vector
     assert (tmp_path / "index.html").read_text().count("refused, not run") == 1
 
