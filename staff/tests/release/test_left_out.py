@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
-from staff.tests.files import leave_out
+from staff.tests.files import files_in, leave_out
 from whichline.engine.assignment import load_problems
 from whichline.engine.errors import CourseworkError
 from whichline.engine.toml_file import AssignmentError
@@ -38,8 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The files of a tree with all problems, and without those that are left out."""
-    paths = (path for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    files = {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
+    files = {name: content for name, content in files_in(tree).items() if "__pycache__" not in name}
     files |= {file: b"" for each in load_problems(ROOT).values() for file in (*each.files, *each.beside)}
     stated = (ROOT / "assignment.toml").read_bytes()
     return remove_left_out(ROOT, files | {"assignment.toml": stated}), remove_left_out(tree, files)
