@@ -37,8 +37,7 @@ WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 
 
 def start_grade(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from whichline.cli import main as cs336; cs336()", "staff", "grade"]
-    command = [*WITHOUT_PRIVILEGE, *command, *map(str, arguments)]
+    command = [*WITHOUT_PRIVILEGE, sys.executable, "-m", "whichline", "staff", "grade", *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -161,6 +161,7 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
         ("syntax-error", "SyntaxError"),
         ("syntax-error", "adapters.py:"),
         ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
+        ("forbidden", "torch.nn.functional.linear in adapters.py:"),
         ("shared", "softmax: -2.00 points for softmax. Write this yourself, without:\ntorch.softmax in adapters.py:"),
     ],
 )
