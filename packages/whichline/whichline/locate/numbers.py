@@ -209,7 +209,9 @@ def _describe_proof(found: Sequence[Found], explained: int, passing: int, failin
 
 
 def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
-    place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
+    names = [each for each in found.option.names if found.difference.words.startswith(f"Expected {each}")]
+    step = found.trace.steps[(names or found.option.names)[0]]
+    place, problem = found.place, explained[0].problem
     words = found.difference.words + _describe_unpassed(found, runner.observed)
     words += _describe_unused(found, runner.observed) + _describe_returned(found, runner.suite.root)
     words = _describe_rewritten(found, runner.suite.root) + words
