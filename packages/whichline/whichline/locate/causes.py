@@ -26,7 +26,6 @@ from whichline.locate.candidates import (
     list_swaps,
     list_upstream,
 )
-from whichline.locate.difference import find_other
 from whichline.locate.options import Failed, Option, Options, list_shifted, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
@@ -192,24 +191,13 @@ def _find_confused(experiment: Experiment, trace: Trace, divergence: Expression)
         same = (each for each in confused if not change or not _inverts(trace, change, each))
         if not (further := next(filter(is_cause, same), None)):
             return change
-        change = _follow_call(experiment, trace, further) or further
+        change = further
 
 
 def _inverts(trace: Trace, change: Options, further: Options) -> bool:
     """Tell whether a mask becomes another one between two places, where it may be inverted once too often."""
     option, other = (next(iter(each.values())) for each in (change, further))
     return trace.steps[option.names[0]].value.tensor.dtype == torch.bool and option.names != other.names
-
-
-def _follow_call(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
-    """Find the argument of the one call, of several, that passes a wrong value for a parameter."""
-    ((place, option),) = change.items()
-    time = find_other(trace, place, option)
-    given = trace.find_argument(place, time)
-    if not given or len(option.names) == 1:
-        return None
-    change = {given: Option((option.names[time],), option.axes)}
-    return change if is_known(experiment, change) else None
 
 
 def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | None:

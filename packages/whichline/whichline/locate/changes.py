@@ -20,7 +20,6 @@ from whichline.locate.derived import (
     list_repeated,
     make_call,
     name_called,
-    order_by_names,
     transpose,
 )
 from whichline.locate.instrument import copy_whole
@@ -270,8 +269,7 @@ class Changes:
             yield node, ast.Call(change_fields(func, **field), arguments, keywords), FUNCTION
         parameters, texts = self.parameters.get(name, ()), [*map(ast.unparse, arguments)]
         if not any(isinstance(each, ast.Starred) for each in arguments):
-            orders = [*order_by_names(arguments, parameters), *list_exchanges(arguments)]
-            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in orders)
+            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in list_exchanges(arguments))
         for number, each in enumerate(parameters[: len(arguments)]):
             if each in self.names and each not in texts:
                 more = [*arguments[:number], ast.Name(each, ast.Load()), *arguments[number:]]

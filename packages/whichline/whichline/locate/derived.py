@@ -69,14 +69,6 @@ def list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
         yield new
 
 
-def order_by_names(arguments: Sequence[ast.expr], parameters: Sequence[str]) -> Iterator[list[ast.expr]]:
-    """The arguments in the order of the parameters of these names, where that is no exchange of two."""
-    by_name = {getattr(each, "id", getattr(each, "attr", "")): each for each in arguments}
-    names = [*parameters[: len(arguments)]]
-    if len(by_name) == len(arguments) > 2 and {*by_name} == {*names} and [*by_name] != names:
-        yield [by_name[name] for name in names]
-
-
 def add_keyword(call: ast.Call, name: str, value: ast.expr) -> ast.Call:
     return ast.Call(call.func, call.args, [*call.keywords, ast.keyword(name, value)])
 

@@ -12,6 +12,7 @@ from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_options
 from whichline.locate.probe import Expression
+from whichline.locate.resemblance import SUMS
 from whichline.locate.trace import Trace
 from whichline.locate.values import is_equal
 
@@ -43,6 +44,15 @@ class Found:
         """Tell whether a call gets other values than the reference computes with."""
         return f"; found `{self.place.called}` of" in self.difference.words
 
+    @property
+    def is_answered(self) -> bool:
+        """Tell whether a right function returned what is replaced: then an argument is wrong.
+
+        The call itself is wrong if it is a step too many, or names another axis.
+        """
+        is_of_call = self.difference.is_needless or SUMS in self.difference.words
+        return not is_of_call and self.trace.is_answered(next(iter(self.patch)))
+
 
 def join_patches(found: Iterable[Found]) -> Options:
     """Join the proved replacements."""
@@ -73,9 +83,8 @@ def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
     It may be in unknown masks among the operands, inside a call, in an index that is unknown or that a caller passes,
-    in a lambda that it passes to what makes a mask, in the bounds of the loops around a constant, or near a place that
-    is no proof. A place is a proof if the difference is simple, or if the operands are earlier checkpoints and all
-    later values are right.
+    in the bounds of the loops around a constant, or near a place that is no proof. A place is a proof if the difference
+    is simple, or if the operands are earlier checkpoints and all later values are right.
     """
     trace = found.trace
     place = found.place if found.place in trace.objects else next(iter(found.patch))  # a constant is in no trace
@@ -90,9 +99,6 @@ def _list_doubtful(found: Found) -> list[Expression]:
     tensors = [each for each in indices if not trace.is_number(each) and not trace.match(each)]
     if given := [*filter(None, map(trace.find_argument, indices)), *map(trace.find_origin, tensors)]:
         return given
-    calls = [call for call, inside in trace.inside.items() if place in inside and _passes_lambda(call)]
-    if calls and getattr(trace.values[place][0], "dtype", None) == torch.bool:
-        return calls
     if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
         return [place]
     if not found.difference.is_simple and (behind := [each for each in operands if _lacks_step(trace, each, wanted)]):
@@ -114,10 +120,6 @@ def list_wrong_masks(found: Sequence[Found]) -> list[Found]:
         differences = [({origin: each}, compare(trace, {origin: each})) for each in options]
         masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
     return masks
-
-
-def _passes_lambda(place: Expression) -> bool:
-    return isinstance(place.node, ast.Call) and any(isinstance(each, ast.Lambda) for each in place.node.args)
 
 
 def _lacks_step(trace: Trace, operand: Expression, wanted: int) -> bool:

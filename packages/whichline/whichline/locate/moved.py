@@ -52,7 +52,7 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
         (OF_TABLES, _find_table, "takes rows of"),
         (NOT_HIDDEN, partial(_find_low, observed), "uses"),
         (ALIKE, _find_reshaped, "reshapes"),
-        (ALIKE, _find_made, "uses"),
+        (ALIKE, _find_source, "uses"),
         (OF_PATTERNS, partial(_find_pattern, observed), "uses"),
     ]
     moved = [(at, use) for pattern, find, use in ways if pattern.search(words) and (at := find(trace, place))]
@@ -106,10 +106,11 @@ def _find_table(trace: Trace, place: Expression) -> Expression | None:
     return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
 
 
-def _find_made(trace: Trace, place: Expression) -> Expression | None:
-    """Find what made a tensor that an expression only converts, or that a helper returns."""
+def _find_source(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made a tensor, in another line, that an expression only converts or that a helper returns."""
     origin = _find_maker(trace, place)
-    return origin if origin is not place and trace.is_before(origin, place) else None
+    is_elsewhere = (origin.file, origin.line) != (place.file, place.line)
+    return origin if is_elsewhere and trace.is_before(origin, place) else None
 
 
 def _find_maker(trace: Trace, place: Expression) -> Expression:

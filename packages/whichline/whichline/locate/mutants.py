@@ -31,7 +31,7 @@ class Mutant:
         return getattr(self.node, "lineno", 0)
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def sentences(self) -> tuple[str, ...]:
         """Name the parameter for which a call passes nothing, if the change passes an argument for it."""
         keywords = self.new.keywords if self.words == MORE and isinstance(self.new, ast.Call) else ()
         named = [each for each in keywords if each not in getattr(self.node, "keywords", ())]

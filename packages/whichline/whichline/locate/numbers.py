@@ -31,7 +31,7 @@ from whichline.locate.observed import Correction, Observed
 from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES, is_answered
+from whichline.locate.search import LAST_CHECKPOINT, MAX_PLACES
 from whichline.locate.source_location import count_failing, name_file, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unpassed import list_unpassed, list_unpassing
@@ -76,7 +76,7 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     shown = list({each.place: each for each in inside}.values())[::-1]
     proof = _describe_proof(shown, len(explained), len(passing), len(failing))
     findings = [_report(each, runner, explained, proof if each is shown[:MOST][-1] else "") for each in shown[:MOST]]
-    if any(is_answered(each) and not _describe_unpassed(each, runner.observed) for each in found):
+    if any(each.is_answered and not _describe_unpassed(each, runner.observed) for each in found):
         findings, patch = _find_inner(runner, found, wrong), {}
     else:
         _note_corrections(runner.observed, shown, findings)

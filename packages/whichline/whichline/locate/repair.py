@@ -259,7 +259,9 @@ def describe_repair(
     proof = f"{repair.words}, {'too, ' * bool(patch)}{count_failing(len(explained), len(failing), 'passes', 'pass')}."
     ask = ASK_ORDER if repair.mutant.words == EXCHANGED else ASK
     names, place = tuple(test.name for test in explained), repair.show(runner.suite.root)
-    finding = Finding(problem, f"{problem}-repair", repair.mutant.said, proof=proof, question=ask, tests=names, **place)
+    finding = Finding(
+        problem, f"{problem}-repair", repair.mutant.sentences, proof=proof, question=ask, tests=names, **place
+    )
     adapter = next((case.call for case in tests[0].cases()[:1]), "")
     inner = {place: replace(option, adapter=option.adapter or adapter) for place, option in patch.items()}
     runner.observed.corrections.append(Correction([*beside, finding], partial(repair.pass_in, inner)))

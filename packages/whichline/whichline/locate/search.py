@@ -24,7 +24,6 @@ from whichline.locate.difference import compare
 from whichline.locate.found import Found, is_plain, join_patches, judge, list_explained, list_fewer, rank
 from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
-from whichline.locate.resemblance import SUMS
 from whichline.locate.run import Experiment, choose_kinds
 from whichline.locate.trace import Trace
 
@@ -193,7 +192,7 @@ class Search:
             for found in self._try_replacements(divergence):
                 if not self._explains_all([found]):
                     incomplete = max(incomplete, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
-                elif is_answered(found):
+                elif found.is_answered:
                     self.answered = self.answered or found
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
                     return Explanations(self._find_table(found) or found, self._refine_first(incomplete))
@@ -203,7 +202,7 @@ class Search:
 
     def _refine_first(self, incomplete: Sequence[Found]) -> Found | None:
         found = next(map(self._refine, incomplete), None)
-        if found and is_answered(found):
+        if found and found.is_answered:
             self.answered = self.answered or (found if self._explains_half(found) else None)
             return None
         return found
@@ -391,12 +390,3 @@ class Search:
             if proved and is_as_plain and self._explains_all([proved]):
                 return self._leave_out_needless([*others, proved])
         return found
-
-
-def is_answered(found: Found) -> bool:
-    """Tell whether a right function returned what is replaced: then an argument is wrong.
-
-    The call itself is wrong if it is a step too many, or names another axis.
-    """
-    is_of_call = found.difference.is_needless or SUMS in found.difference.words
-    return not is_of_call and found.trace.is_answered(next(iter(found.patch)))
