@@ -136,8 +136,7 @@ def _find_passed(case: Diagnosis, numbers: Numbers) -> list[Finding]:
     if not lines:
         return []
     search = partial(describe_repair, only=lambda mutant: mutant.words == MORE and mutant.line in lines)
-    pairs = [([one], patch) for one, patch in numbers.alone if len(numbers.alone) == 2]
-    for kept, patch in [(list[Finding](), {}), *pairs]:
+    for kept, patch in [(list[Finding](), {}), *(([one], patch) for one, patch in numbers.alone)]:
         if repair := search(case.runner, case.numbers, case.failing, case.passing, near, patch, kept):
             return [*kept, repair]
     return []

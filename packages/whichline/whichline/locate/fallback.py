@@ -53,7 +53,7 @@ def find_fallback(
     repair = None if is_told else describe_repair(runner, wrong, failing, passing, [*map(find_line, unknown)])
     condition, where = _describe_where(runner, [*wrong, *failing, *passing])
     if repair:
-        return replace(repair, said=(*repair.said, *([where] if where else ())))
+        return replace(repair, said=tuple(filter(None, (*repair.said, where))))
     if not where or (is_told and not condition) or not (condition or unknown):
         return None
     problem = wrong[0].problem
@@ -89,7 +89,7 @@ def find_simpler(
     """Find a repair, to report instead of doubtful values."""
     if repair := describe_repair(runner, wrong, failing, passing, [*map(find_line, near)]):
         where = _describe_where(runner, [*failing, *passing])[1]
-        return replace(repair, said=(*repair.said, *([where] if where else ())))
+        return replace(repair, said=tuple(filter(None, (*repair.said, where))))
     return None
 
 

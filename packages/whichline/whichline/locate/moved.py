@@ -26,7 +26,7 @@ OF_PATTERNS = re.compile(rf"{REORDERED.pattern}|found `\w*einsum` of")  # differ
 NOT_HIDDEN = re.compile("where −inf belongs")
 LOW = -1e3  # such numbers stand for −inf in masks
 RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange", "unsqueeze")
-ALIKE = re.compile("the same numbers|in their order|exchanged|its negative|that value")
+ALIKE = re.compile(rf"{REORDERED.pattern}|exchanged|its negative|that value")
 
 
 def move_to_origin(observed: Observed, found: Found) -> Found:

@@ -55,7 +55,7 @@ class Numbers(NamedTuple):
     is_sure: bool = True  # whether the findings stand, whatever else is wrong
     first: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes, if the second is doubtful
     parts: Sequence[tuple[Finding, Options]] = ()  # what may be the first of two mistakes in place of what was found
-    alone: Sequence[tuple[Finding, Options]] = ()  # each finding, with its replacements
+    alone: Sequence[tuple[Finding, Options]] = ()  # each of two findings, with its replacements
     unpassing: Sequence[Expression] = ()  # calls that may have to pass one more argument
 
 
@@ -85,8 +85,9 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     is_first_plain = len(found) == 2 and found[0].difference.is_simple and not found[1].difference.is_simple
     masks = [move_to_origin(runner.observed, each) for each in list_wrong_masks(found)[:1]]
     parts = [each.part for each in found if each.part]
+    two = found if len(found) == 2 else []
     alone, others, parts = (
-        [(_report(each, runner, explained, ""), each.patch) for each in some] for some in (found, masks, parts)
+        [(_report(each, runner, explained, ""), each.patch) for each in some] for some in (two, masks, parts)
     )
     unshown = [each for each in found if not each.shown]
     unpassing = [call for each in unshown for call in list_unpassing(runner.observed, each.trace, each.place)]

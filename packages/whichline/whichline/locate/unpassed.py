@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from whichline.engine.names import resolve
@@ -31,23 +32,25 @@ def list_unpassed(observed: Observed, place: Expression) -> dict[str, Any]:
 def find_unpassing(observed: Observed, trace: Trace, place: Expression) -> Expression | None:
     """Find the call that passes nothing for a parameter with the name of a number, which is its default."""
     value, name = trace.values[place][0], place.text.rpartition(".")[2].lstrip("_")
-    ran = {(each.file, each.function) for each in trace.order} if trace.is_number(place) and name.isidentifier() else ()
-    calls = [each for each in observed.places if (each.file, each.function) in ran]  # one may make what is no value
-    defaults = {each: list_unpassed(observed, each).get(name) for each in calls}
-    return next((each for each, x in defaults.items() if type(x) is type(value) and x == value), None)
+    calls = _list_calls(observed, trace) if trace.is_number(place) and name.isidentifier() else ()
+    defaults = ((call, unpassed.get(name)) for call, unpassed in calls)
+    return next((call for call, x in defaults if type(x) is type(value) and x == value), None)
 
 
 def list_unpassing(observed: Observed, trace: Trace, place: Expression) -> list[Expression]:
     """List the calls that pass nothing for what the function of an expression reads, though they could."""
-    read = _list_names(observed, place)
-    ran = {(each.file, each.function) for each in trace.order}
-    calls = [each for each in observed.places if (each.file, each.function) in ran and isinstance(each.node, ast.Call)]
-    found = list[Expression]()
-    for call in calls:
-        defaults = list_unpassed(observed, call)
+    read, found = _list_names(observed, place), list[Expression]()
+    for call, defaults in _list_calls(observed, trace):
         here = _list_names(observed, call) if defaults.keys() & read else ()
         found += [call] * any(isinstance(defaults[name], int) or name in here for name in defaults.keys() & read)
     return found
+
+
+def _list_calls(observed: Observed, trace: Trace) -> Iterator[tuple[Expression, dict[str, Any]]]:
+    """Yield the calls in the functions that ran, also those that make no value, each with what it does not pass."""
+    ran = {(each.file, each.function) for each in trace.order}
+    calls = (each for each in observed.places if (each.file, each.function) in ran and isinstance(each.node, ast.Call))
+    yield from ((call, list_unpassed(observed, call)) for call in calls)
 
 
 def _list_names(observed: Observed, place: Expression) -> set[str]:
