@@ -94,6 +94,12 @@ BREACHES = {
         "bfloat16 is none of the dtypes here, so it is not computed in float32.",
         "With bfloat16 among them, the failing test passes.",
     ),
+    "a dtype that a helper leaves out": (
+        (SOFTMAX, WIDE, "dtype = in_features.dtype\n    x = in_features.float() if dtype in HALF else in_features"),
+        "(torch.float16,)",
+        "bfloat16 is none of the dtypes here, so it is not computed in float32.",
+        "With bfloat16 among them, the failing test passes.",
+    ),
     "detached": (
         (SOFTMAX, "e = torch.exp(x - largest)", "e = torch.exp(x.detach() - largest)"),
         "x.detach()",
@@ -154,10 +160,29 @@ BREACHES = {
 @pytest.mark.parametrize(("mistake", "place", "said", "proof"), BREACHES.values(), ids=BREACHES)
 def test_a_breach_is_told_with_its_place(program: Write, mistake: tuple, place: str, said: str, proof: str) -> None:
     problem, old, new = mistake
-    finding = explain(program((old, new), ("import math\n", "import math\n\nkept = {}\n")), problem)[0]
+    finding = explain(
+        program((old, new), ("import torch\n", "import torch\n\nkept = {}\nHALF = (torch.float16,)\n")), problem
+    )[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].startswith(said)
     assert finding.proof == proof
+
+
+@pytest.mark.parametrize(
+    ("table", "mark"),
+    [
+        ("{torch.float16: torch.float32}", "{torch.float16: torch.float32}"),
+        ("{torch.float16: torch.float32, torch.bfloat16: torch.bfloat16}", "torch.bfloat16"),
+    ],
+)
+def test_a_table_of_dtypes_that_leaves_one_as_it_is(program: Write, table: str, mark: str) -> None:
+    named = ("import math\n\nimport torch\n", f"import math\n\nimport torch\n\nTABLE = {table}\n")
+    (finding,) = explain(
+        program((WIDE, "x = in_features.to(TABLE.get(in_features.dtype, in_features.dtype))"), named), SOFTMAX
+    )
+    assert (marked(finding), finding.line) == (mark, 7)
+    assert finding.said == ("This leaves bfloat16 as it is, so it is not computed in float32.",)
+    assert finding.proof == "With float32 for bfloat16, the failing test passes."
 
 
 BY_HAND = """class Turn(torch.autograd.Function):
@@ -217,7 +242,7 @@ def scores_of("""
     scores = 'einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)'
     (finding,) = explain(program(("def scores_of(", function), (scores, "Scores.apply(Q, K, d_k**-0.5)")), ATTENTION)
     assert (marked(finding), finding.function) == ("slope.mT @ q", "Scores.backward")
-    assert finding.proof.startswith("With one more factor in this gradient, ")
+    assert finding.proof.startswith("With one more factor here, ")
 
 
 @pytest.mark.parametrize("copy", ['layer.load_state_dict({"weight": weights})', "layer.weight.data = weights"])

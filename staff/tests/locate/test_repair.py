@@ -28,6 +28,7 @@ def make_changes(
     unread: Collection[str] = (),
     factors: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    is_backward: bool = False,
 ) -> Changes:
     calls = {"solve": [call for call in ast.walk(ast.parse("solve(1, 5, 7)")) if isinstance(call, ast.Call)]}
     return Changes(
@@ -44,6 +45,7 @@ def make_changes(
         [],
         lambda _: factors,
         lambda _: defaults or {},
+        is_backward,
     )
 
 
@@ -77,6 +79,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("return a - b", (7, 2), -5, changes.SIDES),
         ("return a % b", (7, 2), 3, changes.OPERATOR),
         ("return a * b + a", (7, 2), 14, changes.NOTHING),
+        ("return a + b * 6", (4, 7), 31, changes.MOVED),
         ("return a < b", (2, 2), True, changes.COMPARISON),
         ("return a and b", (0, 2), 2, changes.OPERATOR),
         ("return -a + b * 0", (7, 2), 7, changes.SIGN),
@@ -114,6 +117,7 @@ def gelu(x: int, approximate: str = "none") -> int:
         ("b = b * 0.5\n    return 8 * b", (0, 0.25), 3.0, changes.REST),
         ("return tuple(sorted({a, b, 3}))", (7, 2), (2, 7), changes.NOTHING),
         ("return 'left'", (7, 2), "right", changes.OPTION),
+        ("c = str(a)\n    c.replace('7', '8')\n    return c", (7, 2), "8", changes.KEPT),
         ("c = 'abcd'\n    return c[a:b] + c[: b - 1]", (1, 3), "bcbc", changes.SLICE),
         ("return a * 9", (7, 2), 14, changes.NAME),
         ("b = 9\n    return a * b", (7, 2), 14, changes.MISSING),
@@ -130,7 +134,17 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
     ("body", "arguments", "alike", "given", "right", "words"),
     [
         ("(a, b):\n    return a * b", (7, 2), (), {"is_counted": False}, 21, changes.ONE_MORE),
-        ("(a, b):\n    return abs(a) + b", (-7, 3), (), {"factors": ["b"]}, 24, changes.IN_GRADIENT),
+        ("(a, b):\n    return abs(a)", (-7, 3), (), {"factors": ["b"], "is_backward": True}, 21, changes.FACTOR),
+        ("(a, b, c):\n    return a + b", (2, 3, 5), (), {"factors": ["c"], "is_counted": False}, 13, changes.TERM),
+        (
+            "(a, b, c):\n    return a + 2 * b",
+            (2, 3, 5),
+            (),
+            {"factors": ["c"], "is_counted": False},
+            32,
+            changes.FACTOR,
+        ),
+        ("(a, b):\n    c = a\n    return str(c) + str(b)", (3, 4), ("a", "b"), {}, "124", changes.TIMES),
         ("(a, b, c):\n    return (a % b, b)", (17, 4, 3), ("b", "c"), {}, (5, 4), changes.BOTH),
         ("(w):\n    return w['a'] + 1", ({"a": 1, "b": 5},), ("w['a']", "w['b']"), {}, 6, changes.NAME),
         ("(q, k, v):\n    return q * k + k * v, v", (2, 3, 5), ("q", "k", "v"), {}, (2 * 3 + 5 * 5, 5), changes.NAME),
@@ -160,6 +174,18 @@ def test_a_tensor_is_repeated_in_the_other_way() -> None:
     for old, new in (("repeat(1, 2)", "1, 1, 2, 2"), ("repeat_interleave(2, -1)", "1, 2, 1, 2")):
         answers = list_answers(f"import torch\ndef f(x):\n    return str(x.{old}.tolist())\n", torch.tensor([[1, 2]]))
         assert answers[f"[[{new}]]"] == changes.FUNCTION
+
+
+@pytest.mark.parametrize("start", ["0.0", "torch.zeros(1).item()"])
+def test_a_maximum_may_begin_at_minus_infinity(start: str) -> None:
+    answers = list_answers(f"import torch\ndef f(a):\n    largest = {start}\n    return str(largest) + a\n", "")
+    assert answers["-inf"] == changes.START
+
+
+def test_arguments_that_are_named_as_the_function_names_them_keep_their_order() -> None:
+    answers = list_answers(f"{SOLVE}def f(a, b):\n    return solve(a, b, 0)\n", 7, 2)
+    assert 72 not in answers
+    assert answers[207] == changes.ARGUMENTS
 
 
 def test_a_missing_factor_is_put_there() -> None:

@@ -17,6 +17,10 @@ MAPPED = """def one(q, k, v):
         weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
         return weights @ v
     heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)"""
+BY_LOGARITHM = (
+    RIGHT[RIGHT.index("    largest = x.amax(dim, keepdim=True)") : RIGHT.index("\n\ndef scores_of")],
+    "    return torch.exp(x - torch.logsumexp(x, dim, keepdim=True)).to(in_features.dtype)\n",
+)
 WINDOWED = (
     "    mask = distance >= 0\n    if window is not None:\n        mask = mask & (distance < window)\n",
     """    table = torch.ones(99, 99).tril()
@@ -650,3 +654,169 @@ def test_a_wrong_scale_is_told_beside_rows_that_are_not_set_to_0(find_alone: Exp
     assert list_marks([first]) == ["K.shape[-2]"]
     assert first.said == ("Expected d_k, 11; found 7.",)
     assert second.proof == "With a mask as one more factor here, too, all 30 failing tests pass."
+
+
+def test_a_mistake_that_another_one_hides_in_most_tests_is_found_where_no_mask_is_passed(find_alone: Explain) -> None:
+    gain = ("/ math.sqrt(d_k)", "* torch.tensor(d_k, dtype=Q.dtype).reciprocal()")
+    found = find_alone(ATTENTION, gain, ("masked_fill(~mask,", "masked_fill(mask,"))
+    assert list_marks(found) == ["d_k", "mask"]
+    assert found[1].proof == "With these two corrected, all 36 failing tests pass."
+
+
+def test_a_scale_that_makes_much_right_is_the_first_of_two_mistakes(find_alone: Explain) -> None:
+    """The second one is repaired: with only one block the answer is 0, whatever the scale is."""
+    factor = ("shrink * weighted + e @ V", "weighted + shrink * (e @ V")
+    closed = ("to(wide)\n        answers.append", "to(wide))\n        answers.append")
+    first, second = find_alone("blockwise_attention", ("d_k = Q.shape[-1]", "d_k = K.shape[-1] - 1"), factor, closed)
+    assert list_marks([first]) == ["math.sqrt(d_k)"]
+    assert second.proof.startswith("With a factor here on the other term, too, ")
+
+
+def test_masked_scores_do_not_stand_for_a_wrong_scale_beside_a_wrong_mask(find_alone: Explain) -> None:
+    attend = """scores = q @ k.mT / math.sqrt(q.shape[-2])
+    heads = run_softmax(torch.where(mask, scores, -1e9), -1) @ v"""
+    found = find_alone(MULTIHEAD, (HEADS, attend), (".tril()\n", ".tril(1)\n"))
+    assert list_marks(found) == ["q.shape[-2]", CAUSAL.replace(".tril()", ".tril(1)")]
+
+
+def test_keys_in_the_place_of_values_are_the_first_of_two_mistakes(find_alone: Explain) -> None:
+    """What a right function returns for them is no proof, so its arguments are tried."""
+    split = 'q, k, v = (rearrange(x, "... n (h d) -> ... h n d", h=num_heads) for x in (q, k, k))'
+    projected = PROJECTIONS, f"q, k, v = (x @ w.T for w in weights[:3])\n    {split}"
+    found = find_alone(MULTIHEAD, projected, ('"... h n d -> ... n (h d)"', '"... h n d -> ... n (d h)"'))
+    assert list_marks(found) == ["x", 'rearrange(heads, "... h n d -> ... n (d h)")']
+
+
+def test_a_right_function_that_gets_a_wrong_axis_is_not_marked(find_alone: Explain) -> None:
+    """For the columns that hide all, its logarithm is not the reference's."""
+    attend = """    scores = (Q.to(wide) / math.sqrt(K.shape[-2])) @ K.to(wide).mT
+    if mask is None:
+        return (run_softmax(scores, -1) @ V.to(wide)).to(Q.dtype)
+    seen = mask.any(-1, keepdim=True)
+    weights = run_softmax(scores.masked_fill(~mask & seen, -math.inf), -2) * seen
+    return (weights @ V.to(wide)).to(Q.dtype)
+"""
+    body = RIGHT[RIGHT.index("    weights = run_softmax(scores_of") : RIGHT.index("\n\ndef run_linear")]
+    found = find_alone(ATTENTION, BY_LOGARITHM, (body, attend))
+    assert list_marks(found) == ["K.shape[-2]", "-2"]
+
+
+def test_a_size_that_makes_one_block_of_all_is_no_proof(find_alone: Explain) -> None:
+    """With any large number for the 4, nothing has to be added up."""
+    body = RIGHT[RIGHT.index("    wide = torch.promote_types(Q.dtype") : RIGHT.index("\n\ndef run_linear")]
+    blocks = "    return run_blockwise_attention(Q, K, V, mask, 4)\n"
+    (finding,) = find_alone(ATTENTION, (body, blocks), ("shrink * weighted", "weighted"))
+    assert list_marks([finding]) == ["weighted"]
+
+
+def test_a_mask_that_a_dictionary_keeps_is_marked_where_it_is_made(find_alone: Explain) -> None:
+    kept = """_masks = {}
+
+
+def make_mask(n):
+    if n not in _masks:
+        _masks[n] = torch.arange(n)[:, None] > torch.arange(n)
+    return _masks[n]
+
+
+for n in range(99):
+    make_mask(n)
+
+
+def attend_by_heads"""
+    (finding,) = find_alone(MULTIHEAD, ("def attend_by_heads", kept), (CAUSAL, "make_mask(length)"))
+    assert list_marks([finding]) == ["torch.arange(n)[:, None] > torch.arange(n)"]
+
+
+def test_a_repair_of_all_tests_is_told_in_place_of_a_second_value_that_explains_most(find_alone: Explain) -> None:
+    attend = """    scores = (Q.to(wide) * Q.shape[-1] ** 0.5) @ K.to(wide).mT
+    if mask is None:
+        return (run_softmax(scores, -1) @ V.to(wide)).to(Q.dtype)
+    seen = mask.any(-1, keepdim=True)
+    weights = run_softmax(torch.where(torch.logical_or(mask, ~seen), scores, -math.inf), -1)
+    return (weights @ V.to(wide)).to(Q.dtype)
+"""
+    body = RIGHT[RIGHT.index("    weights = run_softmax(scores_of") : RIGHT.index("\n\ndef run_linear")]
+    first, second = find_alone(ATTENTION, BY_LOGARITHM, (body, attend))
+    assert list_marks([first]) == ["Q.shape[-1] ** 0.5"]
+    assert second.proof == "With a mask as one more factor here, too, all 33 failing tests pass."
+
+
+def test_an_axis_that_a_constructor_gets_is_marked_there(find_alone: Explain) -> None:
+    body = RIGHT[RIGHT.index("    x = in_features.to(") : RIGHT.index("\n\ndef scores_of")]
+    methods = body.replace("\n    ", "\n        ").replace("dim,", "self.dim,").replace("    x =", "        x =", 1)
+    layer = f"""class Softmax(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, in_features):
+{methods}
+
+def run_softmax(in_features, dim):
+    return Softmax(dim)(in_features)
+"""
+    edits = [
+        (f"def run_softmax(in_features, dim):\n{body}", layer),
+        ("    weights = run_softmax(scores_of", "    softmax = Softmax(-2)\n    weights = softmax(scores_of"),
+        ("mask), -1)", "mask))"),
+    ]
+    (finding,) = find_alone(ATTENTION, *edits)
+    assert finding.code[-2].endswith("Softmax(-2)")
+    assert finding.proof == "With one more or one less here, all 35 failing tests pass."
+
+
+def test_indices_are_marked_where_they_are_made_and_not_where_rows_are_taken(find_alone: Explain) -> None:
+    share = """def share(x, num_heads):
+    owner = torch.arange(num_heads) % x.shape[-3]
+    return x.index_select(-3, owner)
+
+
+def run_decoding"""
+    repeated = "q, k.repeat_interleave(group, -3), v.repeat_interleave(group, -3), mask"
+    shared = (repeated, "q, share(k, num_heads), share(v, num_heads), mask")
+    found = find_alone("decoding", ("def run_decoding", share), shared)
+    assert list_marks(found[:1]) == ["torch.arange(num_heads) % x.shape[-3]"]
+
+
+def test_a_size_that_could_be_larger_as_well_repairs_nothing(find_alone: Explain) -> None:
+    """With one block of all, nothing has to be added up, so a wrong sum does not matter."""
+    sized = (
+        "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):",
+        "def attend(Q, K, V, mask, block_size=4):",
+    )
+    called = ("run_scaled_dot_product_attention(q, k, v, mask)", "attend(q, k, v, mask)")
+    found = find_alone(MULTIHEAD, sized, called, ("shrink * weighted", "weighted"))
+    assert list_marks(found) == ["weighted"]
+    assert found[0].proof.startswith("With one more factor in this term, ")
+
+
+def test_a_slice_with_a_name_is_marked_where_it_is_made(find_alone: Explain) -> None:
+    by_heads = """    q, k, v = (x @ w.T for w in weights[:3])
+    heads, mask = [], torch.ones(length, length, dtype=torch.bool).tril()
+    for i in range(num_heads):
+        columns = slice(i, None, num_heads)
+        q_i, k_i, v_i = q[..., columns], k[..., columns], v[..., columns]
+        if turn is not None:
+            q_i, k_i = (turn(each.unsqueeze(-3)).squeeze(-3) for each in (q_i, k_i))
+        heads.append(run_scaled_dot_product_attention(q_i, k_i, v_i, mask))
+    return torch.cat(heads, -1) @ weights[3].T
+"""
+    body = RIGHT[RIGHT.index(f"    {PROJECTIONS}") : RIGHT.index("\n\ndef run_multihead_self_attention(")]
+    (finding,) = find_alone(MULTIHEAD, (body, by_heads))
+    assert list_marks([finding]) == ["slice(i, None, num_heads)"]
+    assert finding.proof.startswith("With this corrected, ")
+
+
+def test_a_size_that_is_passed_for_another_one_is_marked_in_the_call(find_alone: Explain) -> None:
+    attend = "def attend_by_heads(x, weights, num_heads, turn, width):"
+    scale = f"def scale_of(d_k):\n    return 1 / math.sqrt(d_k)\n\n\n{attend}"
+    edits = [
+        ("def attend_by_heads(x, weights, num_heads, turn=None):", scale),
+        (HEADS, "heads = run_softmax((q @ k.mT * scale_of(width)).masked_fill(~mask, -math.inf), -1) @ v"),
+        ("o_proj_weight), num_heads)", "o_proj_weight), num_heads, None, d_model)"),
+        ("lambda x: rotation(x, positions))", "lambda x: rotation(x, positions), d_model)"),
+    ]
+    (finding,) = find_alone(MULTIHEAD, *edits)
+    assert list_marks([finding]) == ["width"]
+    assert finding.said == ("Expected the length of a head; found d_model.",)

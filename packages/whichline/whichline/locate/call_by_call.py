@@ -8,6 +8,7 @@ wrong in this body.
 import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -29,43 +30,48 @@ COMPARED = 3  # tests that show whether stand-ins change the outputs
 FEW = 8  # tests that are searched first
 
 
-def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> tuple[list[Found], set[str]]:
+class Located(NamedTuple):
+    """What explains failing tests."""
+
+    found: list[Found]
+    right: set[str]  # the adapters whose functions are right in every call
+    lead: Found | None = None  # where nothing is found: what may be the first of two mistakes
+
+
+def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> Located:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    At most `most` places are in one body. Also return the adapters whose functions are right in every call. The search
-    begins with a few different tests. It ends there if the result is plain and makes all failing tests pass, or if the
-    budget is spent.
+    At most `most` places are in one body. The search begins with a few different tests. It ends there if the result is
+    plain and makes all failing tests pass, or if the budget is spent.
     """
     adapters = runner.suite.list_needed(failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
     few = choose_kinds(failing, FEW)
-    found, right = _locate(runner, adapters, few, most)
+    first = found, right, lead = _locate(runner, adapters, few, most)
     if len(few) == len(failing):
-        return found, right
+        return first
     patch, plain = join_patches(found), replace(runner, lent=())
     passing = [test for test in failing if plain.passes(test, patch)] if found else []
     if found and is_plain(found) and len(passing) == len(failing):
-        return found, right
+        return first
     if not runner.is_spent:
         runner.lent = ()
         more = _locate(runner, adapters, failing, most)
-        is_better = _rank(more[0], list_explained(more[0])) >= _rank(found, passing)
-        if (more[0] and is_better) or not (runner.is_spent or len(passing) == len(failing)):
+        is_better = _rank(more.found, list_explained(more.found)) >= _rank(found, passing)
+        if (more.found and is_better) or not (runner.is_spent or len(passing) == len(failing)):
             return more
     if any(is_by_chance(Experiment(plain, passing), each.trace, each.patch) for each in found):
-        return [], right
+        return Located([], right)
     is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
-    return (found if is_enough or len(found) == 1 or len(passing) == len(failing) else []), right
+    return Located(found if is_enough or len(found) == 1 or len(passing) == len(failing) else [], right, lead)
 
 
 def _rank(found: Sequence[Found], passing: Collection[object]) -> tuple[int, int]:
     return len(passing), sum(each.difference.is_simple for each in found)
 
 
-def _locate(
-    runner: Runner, adapters: Mapping[str, str], failing: Sequence[Test], most: int
-) -> tuple[list[Found], set[str]]:
+def _locate(runner: Runner, adapters: Mapping[str, str], failing: Sequence[Test], most: int) -> Located:
     found, right = list[Found](), set[str]()
     if runner.pairs:
         calls = judge_calls(runner, failing)
@@ -82,10 +88,12 @@ def _locate(
     mends = join_patches(each for each in found if each.option.adapter in partial)  # for which no reference stands in
     experiment = Experiment(runner, failing, mends)
     left = [test for test in failing if not experiment.run(test).passed] if found else failing
-    own = Search(experiment.only(left)).find(most) if left else []
+    search = Search(experiment.only(left))
+    own = search.find(most) if left else []
     runner.lent = right
     found = [each for each in found if _is_computed(runner, failing, each)]
-    return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right
+    together = _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own]
+    return Located(together, right, None if together else search.find_lead())
 
 
 def _is_computed(runner: Runner, failing: Sequence[Test], found: Found) -> bool:
@@ -94,14 +102,25 @@ def _is_computed(runner: Runner, failing: Sequence[Test], found: Found) -> bool:
 
 
 def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Found]) -> list[Found]:
-    """Leave out the places without which the same tests pass: a wrong call may not matter."""
+    """Leave out the places without which the same tests pass: a wrong call may not matter.
+
+    A function that passes its own tests is right for the arguments that matter, though a caller may pass it others.
+    """
     passing = [test for test in failing if runner.passes(test, join_patches(found))]
     for needless in [each for each in found if each.option.adapter]:
         fewer = [each for each in found if each is not needless]
         runs = [runner.run(test, join_patches(fewer)) for test in passing] if fewer else []
-        if runs and all(then.passed and is_explained(then, fewer) for then in runs):
+        if not runs or not all(then.passed for then in runs):
+            continue
+        if passes_own(runner, needless.option.adapter) or all(is_explained(then, fewer) for then in runs):
             found = fewer
     return found
+
+
+def passes_own(runner: Runner, adapter: str) -> bool:
+    """Tell whether an adapter passes all tests of its own: then it got arguments for which it need not be right."""
+    own = [test for test in runner.suite.tests if not test.memory and adapter in (case.call for case in test.cases())]
+    return bool(own) and all(map(runner.passes_as_is, own))
 
 
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:

@@ -29,8 +29,13 @@ class Candidates:
     _options: dict[Expression, list[Option]] = field(default_factory=dict)
 
     def list(self, divergence: Expression) -> Iterator[Options]:
-        """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences."""
-        yield from list_exchanges(self.traces[divergence], divergence)
+        """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences.
+
+        What a right function returned is wrong because of its arguments, so these get their siblings first.
+        """
+        yield from list_exchanges(trace := self.traces[divergence], divergence)
+        for operand in trace.list_operands(divergence) if trace.is_answered(divergence) else ():
+            yield from ({operand: option} for option in list_siblings(trace, operand) if option.kinds)
         yield from ({divergence: option} for option in self.options(divergence))
         for option in self.options(divergence)[:GROUPED]:
             if len(group := self._find_group(divergence, option)) > 1:
@@ -146,8 +151,8 @@ def list_later(trace: Trace, operand: Expression, most: int) -> list[Option]:
 def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
     """List other numbers for the sizes from which a divergence is computed, such as `width = y.shape[-1]`.
 
-    A name gets only the checkpoints after its own: the size may be right, and its root belongs there. A parameter that
-    is read several times gets any of them in all of these places.
+    A name gets only the checkpoints after its own: the size may be right, and its root belongs there; if it is passed
+    for another name, any. A parameter that is read several times gets any of them in all of these places.
     """
     for operand in list_upstream(trace, divergence):
         match, alike = trace.match(operand), _list_reads(trace, operand)
@@ -158,10 +163,17 @@ def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
         if match and operand.is_read:
             step = trace.steps.get(match.names[0])
             later = [each for each in options if step and trace.steps[each.names[0]].order > step.order]
+            later = later if step or not find_passed(trace, operand) else options
             yield from ({operand: option} for option in later)
         elif match:
             places = dict.fromkeys((trace.find_origin(operand), operand))
             yield from ({place: option} for option in options for place in places)
+
+
+def find_passed(trace: Trace, place: Expression) -> Expression | None:
+    """Find the name that a call passes for a parameter with another name."""
+    passed = trace.find_argument(place) if trace.is_number(place) and place.is_read else None
+    return passed if passed and passed.is_read and passed.text.rpartition(".")[2] != place.text else None
 
 
 def _list_reads(trace: Trace, operand: Expression) -> list[Expression]:

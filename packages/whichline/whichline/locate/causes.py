@@ -16,6 +16,7 @@ import torch
 from whichline.engine.suite import Test
 from whichline.locate.candidates import (
     count_skipped,
+    find_passed,
     is_low,
     list_confused,
     list_lowered,
@@ -43,6 +44,8 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if number := _find_number(experiment, trace, divergence, wanted):
         return number
     corrects = partial(_corrects, experiment, divergence, wanted)
+    if divergence.is_read and (confused := _find_confused(corrects, trace, divergence)):
+        return confused
     if low := next(filter(corrects, list_lowered(trace, divergence)), None):
         return _follow_equal(experiment, trace, low) or low
     skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
@@ -120,14 +123,14 @@ def find_common_cause(
     experiment: Experiment, divergences: Sequence[tuple[Trace, Expression]], skipped: bool
 ) -> tuple[Trace, Options] | None:
     """Find a value, used in several places, where −inf, a sibling or (if asked) a later checkpoint is right."""
+    is_cause = partial(is_known, experiment)
     for trace, divergence in divergences:
-        swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
-        low = (each for each in list_lowered(trace, divergence) if is_known(experiment, each))
-        if change := next(low, None) or _find_confused(experiment, trace, divergence) or next(swapped, None):
+        low, swapped = (filter(is_cause, each) for each in (list_lowered(trace, divergence), list_swaps(trace)))
+        if change := next(low, None) or _find_confused(is_cause, trace, divergence) or next(swapped, None):
             return trace, change
     for trace, divergence in divergences[:SEARCHED] if skipped else ():
         for change in list_skipped_upstream(trace, divergence):
-            if is_known(experiment, change):
+            if is_cause(change):
                 return trace, _find_number(experiment, trace, *next(iter(change.items()))) or change
     return None
 
@@ -183,9 +186,9 @@ def _follow_siblings(trace: Trace, change: Options, corrects: Callable[[Options]
         change = further = found
 
 
-def _find_confused(experiment: Experiment, trace: Trace, divergence: Expression) -> Options | None:
+def _find_confused(is_cause: Callable[[Options], bool], trace: Trace, divergence: Expression) -> Options | None:
     """Find the most upstream value whose sibling makes all tests pass."""
-    is_cause, change = partial(is_known, experiment), None
+    change = None
     while True:
         confused = list_confused(trace, next(iter(change)) if change else divergence)
         same = (each for each in confused if not change or not _inverts(trace, change, each))
@@ -216,7 +219,8 @@ def find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Express
     """Find the call to show instead of a constant that it passes, or those in which a value is wrong, if not in all."""
     times = range(len(trace.value(place)))
     if len(times) == 1 or trace.is_number(place):
-        return tuple(filter(None, [trace.find_call(place) or trace.find_shorter_call(place)]))
+        call = trace.find_call(place) or trace.find_shorter_call(place)
+        return tuple(filter(None, [call or find_passed(trace, place)]))
     match = trace.match(place)
     if match and len(match.names) == len(times):
         wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]

@@ -1,6 +1,7 @@
 """Changes of an expression or a statement, of the kinds that undo common mistakes."""
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from whichline.locate.derived import (
     list_as_in,
     list_copies,
     list_exchanges,
+    list_moved,
     list_next,
     list_patterns,
     list_repeated,
@@ -47,10 +49,12 @@ COUNTERPARTS = (
     ("cos", "sin"), ("min", "max"), ("amin", "amax"), ("argmin", "argmax"), ("minimum", "maximum"), ("floor", "ceil"),
     ("tril", "triu"), ("any", "all"), ("sum", "mean"), ("zeros", "ones"), ("zeros_like", "ones_like"), ("log", "log2"),
     ("var", "std"), ("append", "appendleft"), ("pop", "popleft"), ("left", "right"), ("lower", "upper"),
+    ("add", "sub"), ("mul", "div"),
 )  # fmt: skip
 OTHER = {one: other for pair in COUNTERPARTS for one, other in (pair, pair[::-1])}
 VIEWS = ("detach", "view", "reshape", "transpose")  # functions that share the numbers of a tensor
 OF_SHARES = ("bernoulli", "bernoulli_")  # functions of a share, in whose place people pass what is left of it
+OF_ZEROS = ("zeros", "new_zeros", "zeros_like")  # a maximum begins at −inf in its place
 OPERANDS = ("args", "left", "right")  # fields of what is computed with; only a backward pass gets factors there
 AXES = ("dim", "axis", "keepdim", "keepdims")  # arguments that a mutant may leave out
 MOST_NAMES = 6  # that replace one name
@@ -63,17 +67,19 @@ NAME, NUMBER, ONE_MORE = "another name here", "another number here", "one more o
 SIGN, OPPOSITE, TURNED = "the opposite sign here", "the opposite here", "one of the two transposed here"
 SIDES, NAMES = "the two sides here exchanged", "two names here exchanged"
 ARGUMENTS, ORDER = "the arguments here in another order", "another order here"
-OTHER_END, RETURNED = "the other end here", "`return` here"
+OTHER_END, RETURNED, KEPT = "the other end here", "`return` here", "an assignment here"
 OPTION, REST, MORE = "another option here", "1 minus this", "one more argument here"
 NOTHING, LINE = "a part of this left out", "this line left out"
 EVERYWHERE = "another name here, in each place"
 MISSING, MERGED = "this only if nothing is passed", "these in the other order"
+START = "another initial value here"
 SLICE = "a slice here as in another place"
-FACTOR, HIDDEN = "one more factor here", "a mask as one more factor here"
-BOTH, IN_GRADIENT = "another operator and another name here", "one more factor in this gradient"
+FACTOR, HIDDEN, TIMES = "one more factor here", "a mask as one more factor here", "this number times another one"
+MOVED, TERM = "a factor here on the other term", "one more factor in this term"
+BOTH = "another operator and another name here"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
-FIRST = (MISSING, MERGED)  # those of which there are few
+FIRST = (MISSING, MERGED, START)  # those of which there are few
 LAST = (NOTHING, LINE, FACTOR, HIDDEN, ALIKE)  # those that are tried last
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
@@ -96,8 +102,9 @@ class Changes:
     calls: Mapping[str, Sequence[ast.Call]]  # the calls in the file, by what they call
     unread: Collection[str]  # parameters that the function does not read
     inside: Sequence[ast.AST]  # all nodes in the function
-    list_factors: Callable[[int], Sequence[str]]  # gives the names of what a backward pass may multiply by
+    list_factors: Callable[[int], Sequence[str]]  # gives the names of fractions and of tensors of fractions
     list_defaults: Callable[[ast.Call], Mapping[str, Any]]  # gives the parameters for which a call passes nothing
+    is_backward: bool  # whether the function is a backward pass: there any value may lack a factor
 
     def list_changes(self, slot: Slot) -> Iterator[Change]:
         """List the changes of the node in a slot."""
@@ -135,15 +142,22 @@ class Changes:
         if is_number or isinstance(node, ast.Slice) or (isinstance(node, ast.Call) and self.is_counted(node)):
             marked = above if isinstance(node, ast.Slice) else node
             yield from ((marked, ast.Name(each, ast.Load()), NAME) for each in self.unread)
+        is_value = isinstance(above, ast.stmt) and field == "value"
+        if isinstance(node, ast.Name) and is_value and self.is_counted(node):
+            yield from ((node, ast.BinOp(node, ast.Mult(), each), TIMES) for each in self._list_names(node))
         if isinstance(above, ast.AugAssign) and isinstance(node, ast.Constant):
             yield from ((node, name, NAME) for name in self._list_names(node))
-        is_value = isinstance(above, ast.stmt) and field == "value"
         if is_value and isinstance(node, ast.BinOp | ast.Call) and not self.is_counted(node):
             yield from ((node, each, FACTOR) for each in self._list_products(node))
             yield from ((node, each, HIDDEN) for each in self._list_hidden(node))
-        if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_value or field in OPERANDS):
-            factors = (ast.parse(name, mode="eval").body for name in self.list_factors(node.lineno)[:MOST_FACTORS])
-            yield from ((node, ast.BinOp(node, ast.Mult(), each), IN_GRADIENT) for each in factors)
+        is_term = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add | ast.Sub) and not self.is_counted(node)
+        is_of_gradient = self.is_backward and (is_value or field in OPERANDS)
+        if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_term or is_of_gradient):
+            there = [*map(ast.unparse, ast.walk(above))] if is_term else ()
+            names = [name for name in self.list_factors(node.lineno) if name not in there][:MOST_FACTORS]
+            factors = (ast.parse(name, mode="eval").body for name in names)
+            words = TERM if is_term and isinstance(node, NAMED) else FACTOR
+            yield from ((node, ast.BinOp(node, ast.Mult(), each), words) for each in factors)
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
@@ -195,6 +209,8 @@ class Changes:
                 yield from ((node, ast.Constant(each), NUMBER) for each in others)
             case float(x):
                 yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
+                if x == 0:
+                    yield node, ast.Constant(-math.inf), START
             case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
                 yield from ((node, ast.Constant(each), ORDER) for each in list_patterns(x))
             case str(x) if x in OTHER:
@@ -209,6 +225,8 @@ class Changes:
             yield from ((node, ast.BinOp(left, other, name), BOTH) for name in names)  # type: ignore[arg-type]
         if isinstance(op, ORDERED):
             yield node, ast.BinOp(right, op, left), SIDES
+        if isinstance(op, ast.Add | ast.Sub):
+            yield from ((node, each, MOVED) for each in list_moved(node))
         if isinstance(op, ast.BitAnd | ast.BitOr):
             yield right, ast.BinOp(left, op, ast.UnaryOp(ast.Invert(), right)), OPPOSITE
             yield left, ast.BinOp(ast.UnaryOp(ast.Invert(), left), op, right), OPPOSITE
@@ -269,7 +287,10 @@ class Changes:
             yield node, ast.Call(change_fields(func, **field), arguments, keywords), FUNCTION
         parameters, texts = self.parameters.get(name, ()), [*map(ast.unparse, arguments)]
         if not any(isinstance(each, ast.Starred) for each in arguments):
-            yield from ((node, ast.Call(func, each, keywords), ARGUMENTS) for each in list_exchanges(arguments))
+            right = {each for each, text, its in zip(arguments, texts, parameters, strict=False) if text == its}
+            for each in list_exchanges(arguments):
+                if not right.issuperset(one for one, other in zip(arguments, each, strict=True) if one is not other):
+                    yield node, ast.Call(func, each, keywords), ARGUMENTS
         for number, each in enumerate(parameters[: len(arguments)]):
             if each in self.names and each not in texts:
                 more = [*arguments[:number], ast.Name(each, ast.Load()), *arguments[number:]]
@@ -282,6 +303,8 @@ class Changes:
         if name in ("var", "std") and not any(each.arg in ("unbiased", "correction", "ddof") for each in keywords):
             for option, value in (("unbiased", False), ("ddof", 1)):  # of torch and of NumPy
                 yield node, ast.Call(func, arguments, [*keywords, ast.keyword(option, ast.Constant(value))]), OPTION
+        if name in OF_ZEROS:
+            yield node, ast.BinOp(node, ast.Sub(), ast.Constant(math.inf)), START
         if name == "gelu" and not keywords:
             yield node, ast.Call(func, arguments, [ast.keyword("approximate", ast.Constant("tanh"))]), OPTION
         if isinstance(func, ast.Attribute) and func.attr.endswith("_") and not func.attr.endswith("__"):
@@ -330,6 +353,9 @@ class Changes:
             yield target, ast.Assign([ast.Tuple(each, ast.Store())], node.value), ORDER
 
     def _of_expr(self, node: ast.Expr, _: Slot) -> Iterator[Change]:
+        owner = getattr(getattr(node.value, "func", None), "value", None)
+        if isinstance(owner, ast.Name) and owner.id not in self.modules:
+            yield node, ast.Assign([ast.Name(owner.id, ast.Store())], node.value), KEPT
         yield node, ast.Return(node.value), RETURNED
         yield node, ast.Pass(), LINE
 

@@ -61,6 +61,15 @@ def list_next(bound: ast.AST | None, default: int | None = None) -> list[ast.exp
     return [ast.BinOp(bound, op, ast.Constant(1)) for op in (ast.Add(), ast.Sub())]
 
 
+def list_moved(node: ast.BinOp) -> Iterator[ast.BinOp]:
+    """List a sum with a factor of one term moved to the other term: of `a + x * b`, `a * x + b`."""
+    for term, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult):
+            for factor, rest in ((term.left, term.right), (term.right, term.left)):
+                product = ast.BinOp(other, ast.Mult(), factor)
+                yield ast.BinOp(rest, node.op, product) if term is node.left else ast.BinOp(product, node.op, rest)
+
+
 def list_exchanges(elements: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:
     """List the orders of the elements in which two are exchanged."""
     for i, j in combinations(range(len(elements)), 2):

@@ -127,6 +127,9 @@ def _find_numbers(case: Diagnosis) -> list[Finding]:
         for first, patch in numbers.first:
             if second := find_second(case.runner, *tests, patch, first):
                 return [first, *second]
+    for first, patch in numbers.alone[:1] if found and len(found[0].tests) < len(case.failing) else ():
+        if (second := find_second(case.runner, *tests, patch, first)) and len(second[0].tests) > len(found[0].tests):
+            return [first, *second]
     return found
 
 

@@ -154,7 +154,7 @@ def _describe_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) 
         return f"{masked}; the rest is right", True
     if elementary := next(_describe_elementary(value[seen], right[seen]), ""):
         elementary = (elementary == OTHER_PLACES and describe_order(value, right, known)) or elementary
-        return f"{elementary}, and {masked}" if masked else elementary, True
+        return (f"{elementary}, and {masked}", False) if masked else (elementary, True)
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _describe_index(wrong_places)):
         return one, True

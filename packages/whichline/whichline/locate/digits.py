@@ -16,6 +16,7 @@ from whichline.locate.causes import find_one_call
 from whichline.locate.changes import Slot, get_node
 from whichline.locate.mutants import Mutable
 from whichline.locate.mutated import Function
+from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.repair import list_ran
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
@@ -24,6 +25,7 @@ from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
 
 DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16: 2}
+LEFT_OUT = "dtype-left-out"
 HALF_INSIDE = "half-inside"  # in the id of a finding
 WORSE = 8.0  # an expression loses digits if its error is so many times that of its operands
 SHOWN = 1e-3  # an output that is further off is wrong, and not short of digits
@@ -173,7 +175,11 @@ def _find_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     if test := _find_dtype_test(experiment, trace, narrow):
         said = f"{name_dtype(narrow)} is none of the dtypes here, so it is not computed in float32."
         right = f"With {name_dtype(narrow)} among them"
-        return describe_breach(experiment, trace, [test], "dtype-left-out", [said], question, right, experiment.failing)
+        return describe_breach(experiment, trace, [test], LEFT_OUT, [said], question, right, experiment.failing)
+    if table := _find_dtype_table(experiment, narrow):
+        said = f"This leaves {name_dtype(narrow)} as it is, so it is not computed in float32."
+        right = f"With float32 for {name_dtype(narrow)}"
+        return describe_breach(experiment, trace, [table], LEFT_OUT, [said], question, right, experiment.failing)
     if len(trace.objects[places[0]]) > 1:  # the function rounds for all its callers
         places = list(dict.fromkeys([find_one_call(trace, places[0], 0) or places[0], *places[1:]]))
     return describe_breach(experiment, trace, places, HALF_INSIDE, [said], question, right, passing)
@@ -193,6 +199,34 @@ def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -
     return None
 
 
+def _find_dtype_table(experiment: Experiment, dtype: torch.dtype) -> Expression | None:
+    """Find what a table of dtypes has for this one, or a table that lacks it; with float32, all tests pass."""
+    observed = experiment.runner.observed
+    with observed.keeping():
+        for file, name, node in _list_tables(observed):
+            table = observed.find_namespace(file).get(name)
+            if not isinstance(table, dict) or table.get(dtype, dtype) is not dtype:
+                continue
+            if any(x is torch.float32 for x in table.values()):
+                before = {**table}
+                table[dtype] = torch.float32
+                passes = all(map(experiment.runner.passes_as_is, experiment.failing))
+                table.clear()
+                table.update(before)
+                if passes:
+                    its = dict(zip(before, node.values, strict=False)).get(dtype, node)
+                    return Expression(file, MODULE, its, ast.unparse(its))
+    return None
+
+
+def _list_tables(observed: Observed) -> Iterator[tuple[str, str, ast.Dict]]:
+    """List the dictionaries that are written out at the top of a file: the file, the name and the node."""
+    for file in observed.files:
+        for each in read_tree(file).body:
+            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Dict) and None not in each.value.keys:
+                yield file, ast.unparse(each.targets[0]), each.value
+
+
 class _MoreDtypes:
     """Adds a dtype to those with which the dtype of a tensor is compared."""
 
@@ -202,7 +236,7 @@ class _MoreDtypes:
     def list_changes(self, slot: Slot) -> Iterator[tuple[ast.AST, ast.AST, str]]:
         match node := get_node(slot):
             case ast.Compare(left, [ast.In() | ast.Eq() | ast.Is() as op], [known]):
-                if getattr(left, "attr", "") == "dtype" or "float16" in ast.unparse(known):
+                if "dtype" in ast.unparse(left) or "float16" in ast.unparse(known):
                     known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In) else known
                     both = ast.Tuple([known, self._new], ast.Load())
                     yield node, ast.Compare(left, [ast.In()], [both]), "another dtype here"

@@ -66,7 +66,7 @@ def find(
             own = diagnose(suite, problem, failing, passing, observed, errors, seconds)
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
-        found = [*dict.fromkeys(_refer(suite, each, found, observed) for each in found)]
+        found = [*dict.fromkeys(_refer(suite, each, found, observed, failed) for each in found)]
         return [shown for each in found if (shown := _apply_feedback_level(suite, each))]
 
 
@@ -115,7 +115,9 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
     return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]
 
 
-def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed) -> Finding:
+def _refer(
+    suite: Suite, each: Finding, found: Sequence[Finding], observed: Observed, failed: Collection[str]
+) -> Finding:
     """Replace a finding by a reference to a line that is proved wrong in another problem, if its code runs that."""
     others = [one for one in found if one.file and one.problem != each.problem]
     unproved = [one for one in others if one.id.endswith(UNPROVED) and each.proof]
@@ -125,7 +127,8 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
         return each
     wrong = [one for one in found[: found.index(each)] if one in proved and _is_part(each, one)]
     if not wrong:
-        lines = _list_run(suite, each, observed)
+        own = {test.name for test in suite.tests if test.problem == each.problem} & {*failed}
+        lines = _list_run(suite, each, observed, is_all=own <= {*each.tests})
         wrong = [one for one in proved if (one.file, one.line) in lines]
         wrong += [one for one in unproved if (one.file, _find_top(one.function)) in lines]
     if not wrong:
@@ -139,15 +142,15 @@ def _refer(suite: Suite, each: Finding, found: Sequence[Finding], observed: Obse
 
 def _is_part(each: Finding, one: Finding) -> bool:
     """Tell whether an expression is a part of another one."""
-    (start, end), (first, last) = each.columns, one.columns
-    is_inside = first <= start and end <= last and each.columns != one.columns
+    is_inside = _is_in(each.columns, one.columns) and each.columns != one.columns
     return (each.file, each.line) == (one.file, one.line) and is_inside
 
 
-def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[str, int | str]]:
+def _list_run(suite: Suite, finding: Finding, observed: Observed, is_all: bool) -> set[tuple[str, int | str]]:
     """List the lines that run inside the call of a finding; if it is not proved, all that run in its tests.
 
-    Also list the functions, or their classes, that run inside the call.
+    Also list the functions, or their classes, that run inside the call. If it does not explain all failing tests, it
+    may also be an argument of the call.
     """
     tests = [test for test in suite.tests if test.name == finding.tests[0] and not test.memory]
     traces = [make_runner(suite, finding.problem, observed).look(test) for test in tests]
@@ -156,11 +159,17 @@ def _list_run(suite: Suite, finding: Finding, observed: Observed) -> set[tuple[s
     if finding.id.endswith(UNPROVED):
         return {*at.values()}
     own = [(trace, place) for trace, place in places if at[place] == (finding.file, finding.line)]
-    calls = [(trace, place) for trace, place in own if find_columns(place.file, place.node) == finding.columns]
+    marks = [(each, find_columns(each[1].file, each[1].node)) for each in own]
+    calls = [each for each, mark in marks if mark == finding.columns or (_is_in(finding.columns, mark) and not is_all)]
     inside = {each for trace, place in calls for each in trace.inside.get(place, ())}
     backward = {each for trace in traces if "-gradient" in finding.id for each in list_backward_lines(trace)}
     ran = {(each.file, at) for each in inside for at in (each.line, _find_top(each.function))} | backward
     return {(name_file(file, suite.root), at) for file, at in ran}
+
+
+def _is_in(mark: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Tell whether a mark is inside another one in the same line, or is the same."""
+    return other[0] <= mark[0] and mark[1] <= other[1]
 
 
 def _find_top(function: str) -> str:

@@ -96,23 +96,23 @@ def find_simpler(
 def _list_unknown(runner: Runner, tests: Sequence[Test], patch: Options = MappingProxyType({})) -> list[Expression]:
     """List the first unknown values: tensors of inputs, then other tensors, and parts that a loop takes, then numbers.
 
-    Functions that do the work of other adapters are left out, since their mistakes have tests of their own.
+    Those in functions that do the work of other adapters come later, since their mistakes have tests of their own.
     """
     search = Search(Experiment(runner, order_by_generality(tests), patch))
     own = tests[0].cases()[0].call
     others = [key for key, pairs in runner.pairs.items() if all(pair.adapter != own for pair in pairs)]
-    divergences = [each for each in search.find_divergences() if (each.file, each.function) not in others]
 
-    def rank(place: Expression) -> tuple[bool, bool]:
+    def rank(place: Expression) -> tuple[bool, ...]:
         trace = search.find_trace(place)
         value = trace.objects[place][0]
         shares = (share_numbers(value, trace.objects[each][0]) for each in trace.list_operands(place))
         is_counted = isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
         is_part = len(trace.values[place]) > 1 and any(shares)
         is_late = is_counted or is_part or isinstance(place.node, ast.Assign) or trace.is_numeric(place)
-        return trace.is_number(place), is_late
+        is_others = (place.file, place.function) in others
+        return trace.is_number(place), is_others, is_late, getattr(value, "dtype", None) == torch.bool
 
-    return sorted(divergences, key=rank)
+    return sorted(search.find_divergences(), key=rank)
 
 
 def _describe_where(runner: Runner, tests: Sequence[Test]) -> tuple[Condition | None, str]:

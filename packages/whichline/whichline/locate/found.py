@@ -93,6 +93,8 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [*map(trace.find_origin, masks)]
     if inside := trace.inside.get(place):
         return [each for each in reversed(trace.places) if each in inside]
+    if SUMS in found.difference.words and not any(isinstance(each, ast.Constant) for each in ast.walk(place.node)):
+        return [place]  # the axis is set elsewhere
     if found.has_other_arguments:
         return [place]
     indices = _list_indices(place, operands)
@@ -158,7 +160,7 @@ def describe_correction(found: Sequence[Found], shown: int = 2) -> str:
     """Say which places were corrected for a proof; `shown` of them are marked."""
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
-        places = len(found[0].shown or found[0].patch)
+        places = 1 if found[0].origin else len(found[0].shown or found[0].patch)
         is_elsewhere = bool(found[0].shown or found[0].origin)
         is_one = len(names) == places == 1 and not found[0].option.is_series and not is_elsewhere
         several = {1: "With this corrected", 2: "With both places corrected"}

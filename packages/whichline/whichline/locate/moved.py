@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from operator import not_
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from whichline.engine.finding import MODULE
+from whichline.locate.derived import name_called
 from whichline.locate.found import Found
+from whichline.locate.known import Match
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
 from whichline.locate.source_location import read_tree
@@ -25,6 +28,7 @@ OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")  # di
 OF_PATTERNS = re.compile(rf"{REORDERED.pattern}|found `\w*einsum` of")  # differences that a pattern explains
 NOT_HIDDEN = re.compile("where −inf belongs")
 LOW = -1e3  # such numbers stand for −inf in masks
+INDEXING = ("index_select", "gather", "take_along_dim")
 RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange", "unsqueeze")
 ALIKE = re.compile(rf"{REORDERED.pattern}|exchanged|its negative|that value")
 
@@ -38,20 +42,26 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
     step, words = trace.steps.get(found.option.names[0]), found.difference.words
     if (found.place.file, found.place.function) in trace.wrappers and (origin := _find_wrapped(found)):
         return replace(found, origin=origin, use="passes on")
+    if not others and not found.shown and (origin := _find_stored(observed, place)):
+        return replace(found, origin=origin, use="reads")
     if step is None or found.shown:
         return found
     if call := find_unpassing(observed, trace, place):
         return replace(found, shown=(call,))
     if others:
-        patterns = [_find_pattern(observed, trace, each) for each in found.patch] if REORDERED.search(words) else [None]
-        is_one = len({(each.file, each.line) for each in patterns if each}) == 1 and all(patterns)
-        return replace(found, origin=patterns[0], use="uses") if is_one else found
+        find = _find_pattern if REORDERED.search(words) else _find_slice
+        used = [find(observed, trace, each) for each in found.patch]
+        is_one = len({(each.file, each.line) for each in used if each}) == 1 and all(used)
+        return replace(found, origin=used[0], use="uses") if is_one else found
     while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
         origin = before
     ways: list[tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]] = [
         (OF_TABLES, _find_table, "takes rows of"),
         (NOT_HIDDEN, partial(_find_low, observed), "uses"),
-        (ALIKE, _find_reshaped, "reshapes"),
+        (ALIKE, partial(_find_reshaped, not_), "reshapes"),
+        (re.compile("another order"), partial(_find_reshaped, _is_in_another_order), "reshapes"),
+        (REORDERED, _find_index, "takes rows by"),
+        (re.compile("found (rows|`)"), partial(_find_slice, observed), "uses"),
         (ALIKE, _find_source, "uses"),
         (OF_PATTERNS, partial(_find_pattern, observed), "uses"),
     ]
@@ -76,7 +86,7 @@ def move_inside(found: Found) -> Found:
 
 def find_returned(trace: Trace, place: Expression) -> Expression | None:
     """Find what computes that which a call of a function of the student's returns; it must run once."""
-    values = trace.objects[place] if isinstance(place.node, ast.Call) else []
+    values = trace.objects.get(place, []) if isinstance(place.node, ast.Call) else []
     inside = trace.list_inside(place) if len(values) == 1 else ()
     return next((each for each in inside if trace.objects[each][-1] is values[0] and not each.is_read), None)
 
@@ -92,6 +102,16 @@ def _find_wrapped(found: Found) -> Expression | None:
     return next((each for each in origins if not each.is_read and each.function != place.function), None)
 
 
+def _find_stored(observed: Observed, place: Expression) -> Expression | None:
+    """Find what is stored, in one line, in the dictionary at the top of the file of which an element is read."""
+    name = ast.unparse(place.node.value) if isinstance(place.node, ast.Subscript) else ""
+    if not isinstance(observed.find_namespace(place.file).get(name), dict):
+        return None
+    made = [each for each in ast.walk(read_tree(place.file)) if isinstance(each, ast.Assign)]
+    stored = [each.value for each in made if ast.unparse(each.targets[0]) == str(place)]
+    return Expression(place.file, place.function, stored[0], ast.unparse(stored[0])) if len(stored) == 1 else None
+
+
 def _find_table(trace: Trace, place: Expression) -> Expression | None:
     """Find what made the unknown table of which an expression takes rows, as `table[positions].to(x.dtype)` does."""
     value = as_value(trace.values[place][0])
@@ -100,10 +120,15 @@ def _find_table(trace: Trace, place: Expression) -> Expression | None:
     lookup = trace.find_origin(same[0] if same else place)
     read = [each for each in trace.list_operands(lookup) if each.node is getattr(lookup.node, "value", None)]
     match = trace.match(read[0]) if read else None
-    is_right = match is not None and list(match.axes[0] or ()) == sorted(match.axes[0] or ())
+    is_right = match is not None and not _is_in_another_order(match)
     is_lookup = isinstance(lookup.node, ast.Subscript) and read and not is_right
     origin = _find_maker(trace, trace.find_origin(read[0])) if is_lookup else place
     return origin if isinstance(origin.node, ast.Call | ast.BinOp) and trace.is_before(origin, lookup) else None
+
+
+def _is_in_another_order(match: Match | None) -> bool:
+    """Tell whether a value equals a checkpoint once its axes are moved."""
+    return match is not None and list(match.axes[0] or ()) != sorted(match.axes[0] or ())
 
 
 def _find_source(trace: Trace, place: Expression) -> Expression | None:
@@ -164,11 +189,37 @@ def _list_constants(observed: Observed, place: Expression) -> Iterator[tuple[Exp
             yield Expression(file, MODULE, given[0], ast.unparse(given[0])), observed.find_namespace(file).get(name)
 
 
-def _find_reshaped(trace: Trace, place: Expression) -> Expression | None:
-    """Find the unknown tensor of which an expression only changes the shape."""
+def _find_index(trace: Trace, place: Expression) -> Expression | None:
+    """Find what made the unknown indices by which an expression takes rows of a right tensor."""
+    operands = [x for x in trace.list_operands(place) if isinstance(trace.values[x][0], Tensor)]
+    is_indexing = isinstance(place.node, ast.Subscript) or place.called.rpartition(".")[2] in INDEXING
+    if len(operands) != 2 or not is_indexing or not trace.match(operands[0]):
+        return None
+    index, value = operands[1], trace.values[operands[1]][0]
+    origin = trace.find_origin(index)
+    is_made = not origin.is_read and origin.line != place.line and not trace.match(index)
+    return origin if is_made and not value.is_floating_point() and value.dtype != torch.bool else None
+
+
+def _find_slice(observed: Observed, trace: Trace, place: Expression) -> Expression | None:
+    """Find the slice with a name by which an expression takes a part of a right tensor."""
+    operands = [x for x in trace.list_operands(place) if isinstance(trace.values[x][0], Tensor)]
+    if not isinstance(place.node, ast.Subscript) or len(operands) != 1 or not trace.match(operands[0]):
+        return None
+    function = observed.definitions.get((place.file, place.function), ast.Pass())
+    assigned = [
+        each for each in ast.walk(function) if isinstance(each, ast.Assign) and name_called(each.value) == "slice"
+    ]
+    names = {each.id for each in ast.walk(place.node.slice) if isinstance(each, ast.Name)}
+    made = [each.value for each in assigned if ast.unparse(each.targets[0]) in names]
+    return Expression(place.file, place.function, made[0], ast.unparse(made[0])) if len(made) == 1 else None
+
+
+def _find_reshaped(is_wrong: Callable[[Match | None], bool], trace: Trace, place: Expression) -> Expression | None:
+    """Find the wrong tensor of which an expression only changes the shape."""
     operands = [x for x in trace.list_operands(place) if isinstance(trace.values[x][0], Tensor)]
     is_reshaping = isinstance(place.node, ast.Subscript) or place.called.rpartition(".")[2] in RESHAPING
-    if not is_reshaping or len(operands) != 1 or trace.match(operands[0]):
+    if not is_reshaping or len(operands) != 1 or not is_wrong(trace.match(operands[0])):
         return None
     pairs = zip(trace.values[operands[0]], trace.values[place], strict=False)
     is_same = all(of.numel() == value.numel() and torch.equal(of.flatten(), value.flatten()) for of, value in pairs)

@@ -3,12 +3,12 @@
 import ast
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, Protocol
 
 from whichline.locate.changes import EVERYWHERE, FIRST, LAST, MORE, NUMBER, ONE_MORE, SIGN, Change, Slot, get_node
-from whichline.locate.derived import NAMED, count_read
+from whichline.locate.derived import NAMED, count_read, list_next
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
 from whichline.locate.observed import list_codes
@@ -36,6 +36,15 @@ class Mutant:
         keywords = self.new.keywords if self.words == MORE and isinstance(self.new, ast.Call) else ()
         named = [each for each in keywords if each not in getattr(self.node, "keywords", ())]
         return tuple(f"This call passes nothing for `{each.arg}`." for each in named)
+
+    def list_shifted(self, is_count: bool) -> "list[Mutant]":
+        """List the mutants with the next numbers in place of a count, or of what one more argument gets."""
+        new = self.new
+        if self.words == MORE and isinstance(new, ast.Call) and new.keywords:
+            *others, last = new.keywords
+            calls = (ast.Call(new.func, new.args, [*others, ast.keyword(last.arg, x)]) for x in list_next(last.value))
+            return [replace(self, new=each) for each in calls]
+        return [replace(self, new=each) for each in list_next(new)] if is_count else []
 
     @property
     def is_sign_of_argument(self) -> bool:

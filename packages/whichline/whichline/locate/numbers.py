@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.locate.call_by_call import FEW, is_explained, locate
+from whichline.locate.call_by_call import FEW, is_explained, locate, passes_own
 from whichline.locate.calls import judge_calls, pair_functions
 from whichline.locate.found import (
     Found,
@@ -63,7 +63,9 @@ def find_numbers(runner: Runner, wrong: Sequence[Test], failing: Sequence[Test])
     """Find where numbers go wrong in these of the failing tests."""
     runner.pairs = runner.pairs or pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = MAX_PLACES if 2 * len(wrong) >= len(failing) else 1  # the tests that raise may show another mistake
-    found, right = locate(runner, wrong, most)
+    found, right, lead = locate(runner, wrong, most)
+    if lead:
+        return Numbers(parts=[(_report(move_to_origin(runner.observed, lead), runner, wrong, ""), lead.patch)])
     found = [move_to_origin(runner.observed, each) for each in found]
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return Numbers()
@@ -123,7 +125,7 @@ def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Fou
 def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
     """Find the one wrong value that makes tests raise, with whose checkpoint all of them pass."""
     runner = replace(runner, pairs=pair_functions(runner, runner.suite.list_needed(crashing[0].problem)), lent=())
-    found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
+    found, right, _ = locate(runner, order_by_generality(crashing)[:ASKED], 1)
     patch = join_patches(found)
     if len(found) != 1 or not _has_other_shape(found[0]) or not all(runner.passes(test, patch) for test in crashing):
         return None
@@ -153,7 +155,7 @@ def _find_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test])
         return []
     right = judge_calls(runner, failing, patch).right
     proof = "With this corrected, every call of this function is right; the tests also fail for another reason."
-    wrong = [each for each in inner if each.option.adapter in right and not _passes_own(runner, each.option.adapter)]
+    wrong = [each for each in inner if each.option.adapter in right and not passes_own(runner, each.option.adapter)]
     return [_report(each, runner, failing, proof) for each in wrong][:MOST]
 
 
@@ -161,13 +163,7 @@ def _move_inside(runner: Runner, found: Found) -> Found:
     """Move a mark into the function that computes a wrong value, unless that function passes its own tests."""
     moved = move_inside(found)
     pairs = runner.pairs.get((moved.place.file, moved.place.function), ())
-    return found if any(_passes_own(runner, each.adapter) for each in pairs) else moved
-
-
-def _passes_own(runner: Runner, adapter: str) -> bool:
-    """Tell whether an adapter passes all tests of its own: then it got arguments for which it need not be right."""
-    own = [test for test in runner.suite.tests if not test.memory and adapter in (case.call for case in test.cases())]
-    return bool(own) and all(map(runner.passes_as_is, own))
+    return found if any(passes_own(runner, each.adapter) for each in pairs) else moved
 
 
 def is_rounded(runner: Runner, test: Test) -> bool:

@@ -23,6 +23,7 @@ LOW = -1e9  # what students write for −inf
 MOST_CALLS = 4  # events of an expression for which each may have its own checkpoint
 MOST_LAYOUTS = 4  # of one checkpoint
 MOST_OTHERS = 8  # checkpoints of another shape
+NEXT = 1 / 8  # from a fraction to the next number that is tried
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Option:
     is_low: bool = False  # whether a very low number replaces −inf
     is_repeated: bool = False  # whether a mask is repeated, as one must be that is an index
     is_table: bool = False  # whether it begins a larger table, made of numbers alone, of which a call uses a part
-    shift: int = 0  # added to a number, to see whether another number does as well
+    shift: int = 0  # how many numbers further on, to see whether another number does as well
     adapter: str = ""  # whose reference computes them; "" for the adapter that the test calls
     # two counterparts, such as keys and values; whatever the expression is for the first one, in another test the
     # rotated keys, is replaced by the same for the second one
@@ -282,7 +283,8 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         numbers = step.value.tensor.flatten()
         if option.is_sliced and time >= len(numbers):
             return None
-        number = float(numbers[time if option.is_sliced else 0]) + option.shift
+        number = float(numbers[time if option.is_sliced else 0])
+        number += option.shift * (1 if number.is_integer() else NEXT)
         return int(number) if isinstance(value, int) and number.is_integer() else number
     new = step.graft()
     if not isinstance(new, Tensor):

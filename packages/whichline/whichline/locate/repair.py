@@ -50,6 +50,7 @@ class Repair:
 
     function: "Function"  # that it changes
     mutant: Mutant
+    is_count: bool = False  # whether it changes a number of things
 
     @property
     def words(self) -> str:
@@ -113,8 +114,12 @@ def find_repair(
     for repair in _list_repairs(runner, trace, near, ran, adapters, patch, likely):
         if runner.is_late or runner.mutant_runs >= most:
             return None
-        passes = only(repair.mutant) and repair.function.passes(repair.mutant, tests)
-        if passes and not _breaks_others(runner, repair, failing[0]):
+        if not only(repair.mutant) or not repair.function.passes(repair.mutant, tests):
+            continue
+        # A table that is too short may be longer than it must be.
+        shifted = repair.mutant.list_shifted(repair.is_count) if isinstance(trace.error, WrongAnswer) else []
+        is_by_chance = any(repair.function.passes(each, tests) for each in shifted)
+        if not is_by_chance and not _breaks_others(runner, repair, failing[0]):
             return repair
     return None
 
@@ -176,12 +181,12 @@ def _list_repairs(
         mutable = Mutable(read_tree(file), name)
         function, is_last = Function(runner, file, mutable, patch), runner.is_connecting(file) or name in adapters
         is_shared = (file, name) in shared
-        for mutant in _list_mutants(runner.observed, trace, file, mutable, parameters, ran):
+        for mutant, is_count in _list_mutants(runner.observed, trace, file, mutable, parameters, ran):
             rank = -1 if mutant.words in likely else mutant.rank
             rank = 0 if is_raised else max(rank, 0) if is_shared else rank  # in these, none comes first
             kind = (mutant.is_sign_of_argument, is_last, rank)
             place = (number, rank, min(abs(mutant.line - each) for each in lines))
-            found.append(((*kind, *place), is_shared, Repair(function, mutant)))
+            found.append(((*kind, *place), is_shared, Repair(function, mutant, is_count)))
     turns, ordered = Counter[tuple[Any, ...]](), list[tuple[tuple[Any, ...], Repair]]()
     for (*kind, _, _, _), is_shared, repair in sorted(found, key=itemgetter(0)):
         turns[*kind, is_shared] += 1
@@ -216,8 +221,8 @@ def _list_mutants(
     mutable: Mutable,
     parameters: Mapping[str, Sequence[str]],
     ran: Collection[Line],
-) -> list[Mutant]:
-    """List the mutants of a function that change what ran in a test."""
+) -> list[tuple[Mutant, bool]]:
+    """List the mutants of a function that change what ran in a test, and whether they change a number of things."""
     tree, name = read_tree(file), mutable.name
     made = _list_constructed(tree, name)
     names = Names(trace, file, mutable, made)
@@ -233,11 +238,13 @@ def _list_mutants(
         _group_calls(tree),
         mutable.unread,
         [*ast.walk(mutable.function)],
-        partial(names.list_of_kind, _is_factor if name.endswith(".backward") else lambda kind: False),
+        partial(names.list_of_kind, _is_factor),
         lambda call: list_unpassed(observed, Expression(file, name, call, "")),
+        name.endswith(".backward"),
     )
     lines = names.lines | {line for at, function, line in ran if (at, function) == (file, name)}
-    return [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in lines]
+    mutants = [each for each in (*mutable.list_mutants(changes), *mutable.list_exchanges()) if each.line in lines]
+    return [(each, names.is_counted(each.node)) for each in mutants]
 
 
 def describe_repair(

@@ -21,31 +21,20 @@ from whichline.locate.candidates import Candidates, list_returned_early, list_up
 from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, is_plain, join_patches, judge, list_explained, list_fewer, rank
+from whichline.locate.found import Found, Outcome, is_plain, join_patches, judge, list_explained, list_fewer, rank
+from whichline.locate.near_misses import MAX_NEAR_MISSES, NearMiss, has_lead, rank_near_misses
 from whichline.locate.options import Failed, Options
 from whichline.locate.probe import Expression
-from whichline.locate.run import Experiment, choose_kinds
+from whichline.locate.run import Experiment, choose_kinds, name_tensors
 from whichline.locate.trace import Trace
 
 MAX_TRACES = 3  # tests whose expressions are compared with the checkpoints
 # The candidates for each divergence that are tried first, and then, where many checkpoints have one shape.
 FIRST_TURN, SECOND_TURN, ALL = (0, 8), (8, None), (0, None)
 MAX_PLACES = 3  # expressions that together may explain the tests
-MAX_NEAR_MISSES = 6  # tried as the first of two replacements
 LAST_CHECKPOINT = "the answer"  # the names of the outputs begin like this
 MIN_NEWLY_RIGHT = 2  # fewer checkpoints may become right by chance
 MAX_UNMOVED = 3  # after so many replacements that leave the output as it is, the expression does not matter
-
-
-class NearMiss(NamedTuple):
-    """A replacement with which the test still fails."""
-
-    newly_right: int  # how many checkpoints are right that were not
-    patch: Options
-
-    @property
-    def place(self) -> Expression:
-        return next(iter(self.patch))
 
 
 class Explanations(NamedTuple):
@@ -94,26 +83,28 @@ class Search:
         if complete and incomplete and incomplete.difference.is_simple:
             upstream = list_upstream(complete.trace, complete.place)
             complete = replace(complete, part=incomplete if incomplete.place in upstream else None)
-        is_doubtful = bool(complete) and is_first and not complete.is_clean
-        if is_doubtful:  # two earlier checkpoints may explain as much
+        is_sure = bool(complete) and complete.is_clean and complete.difference.is_simple
+        if complete and is_first and not is_sure:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
-            together = self._find_together([each for each in self._rank_near_misses() if each.newly_right], 2)
+            together = self._find_together([each for each in rank_near_misses(self.near_misses) if each.newly_right], 2)
             is_inside = any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1])
-            yield [] if is_inside else together
+            yield [] if is_inside or (complete.is_clean and not is_plain(together)) else together
         yield [complete] if complete else []
         if is_first:
             yield self._find_common_cause(skipped=not (complete and complete.is_clean))
-        if incomplete and (not complete or (incomplete.difference.is_simple and not is_doubtful)):
+        if incomplete and (not complete or (incomplete.difference.is_simple and is_sure)):
             yield self._add_rest(incomplete, most)
         if complete:
             return
         if incomplete and (incomplete.difference.is_simple or self._explains_half(incomplete)):
             yield [incomplete]
             return
+        if has_lead(self.near_misses):
+            yield self._find_together(rank_near_misses(self.near_misses), most)
         if is_first:
-            yield self._find_with_unknown_operands()
+            yield self._find_with_unknown_operands(most)
         if not self.allows_unknown:
-            near_misses = self._rank_near_misses()  # before those of calls are added
+            near_misses = rank_near_misses(self.near_misses)  # before those of calls are added
             yield (call := self._find_call())
             if call and self.turn != ALL:
                 return  # of many checkpoints of one shape, two make most tests pass
@@ -198,6 +189,8 @@ class Search:
                     return Explanations(self._find_table(found) or found, self._refine_first(incomplete))
                 else:
                     complete = complete or found
+            if has_lead(self.near_misses):
+                break
         return Explanations(complete, self._refine_first(incomplete))
 
     def _refine_first(self, incomplete: Sequence[Found]) -> Found | None:
@@ -221,20 +214,37 @@ class Search:
         for change in filterfalse(failed.has, islice(self.candidates.list(divergence), *self.turn)):
             if self.experiment.runner.is_spent or unmoved == MAX_UNMOVED:
                 return
-            key = divergence, frozenset(change.items())
-            then = self.experiment.see(trace.test, change, key, partial(judge, trace, divergence, change))
+            judged, then = self._judge(divergence, change)
             if then.passed:
-                if found := self._prove(change):
+                if found := self._prove(change, judged):
                     found = self._refine(found) if self._explains_all([found]) else found
                     yield replace(found, is_clean=then.is_clean)
                 continue
             failed.add(change, then.raised)
             if not then.moved:
                 unmoved += 1
-            elif not then.raised and (is_evidence or compare(trace, change).is_needless):
+            elif not then.raised and (divergence not in change or is_evidence or compare(trace, change).is_needless):
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
-                    self.near_misses.append(NearMiss(then.newly_right, change))
+                    self.near_misses.append(NearMiss(then.newly_right, change, trace))
+
+    def _judge(self, divergence: Expression, change: Options) -> tuple[Trace, Outcome]:
+        """Judge a replacement in a test, and in another one if this one does not show all.
+
+        With two mistakes the output may stay as it is, or the second one comes later; another test may not run it.
+        """
+        first, key = self.find_trace(divergence), (divergence, frozenset(change.items()))
+        then = self.experiment.see(first.test, change, key, partial(judge, first, divergence, change))
+        if then.passed or then.raised or (then.moved and not then.newly_right):
+            return first, then
+        others = [each for each in self.traces if each is not first and divergence in each.values]
+        others = [each for each in others if each.is_first_divergence(divergence, self.allows_unknown)]
+        if then.moved:
+            others = [each for each in others if name_tensors(each.test) != name_tensors(first.test)]
+        if not others:
+            return first, then
+        its = self.experiment.see(others[0].test, change, key, partial(judge, others[0], divergence, change))
+        return (others[0], its) if its.passed or not then.moved else (first, then)
 
     def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
         """Run all tests with a replacement; None if no test passes because of it."""
@@ -252,9 +262,7 @@ class Search:
             tests = [test for test in failing if test in few or self.experiment.passes(test, change)]
         else:
             tests = [test for test in failing if self.experiment.see(test, change, key, explains)]
-        is_incomplete = len(tests) < len(failing)
-        is_second = bool(self.experiment.patch)
-        if not tests or ((is_incomplete or is_second) and is_by_chance(self.experiment.only(tests), trace, change)):
+        if not tests or is_by_chance(self.experiment.only(tests), trace, change):
             return None
         return Found(change, trace, difference or compare(trace, change), tuple(test.name for test in tests))
 
@@ -304,7 +312,8 @@ class Search:
         experiment, trace = self._restrict(found), found.trace
         experiment = experiment.add(join_patches(others)) if others else experiment
         ((divergence, wanted),) = found.patch.items()
-        if patch := find_cause(experiment, trace, divergence, wanted):
+        is_single = len(found.explains) == 1 < len(self.experiment.failing)  # what passes one test may do so by chance
+        if not is_single and (patch := find_cause(experiment, trace, divergence, wanted)):
             found = replace(found, patch=patch, difference=compare(trace, patch))
         return replace(found, shown=find_shown(trace, found.place, found.option))
 
@@ -324,10 +333,12 @@ class Search:
         is_enough = incomplete and self._explains_half(incomplete) and self.experiment.all_pass(incomplete.patch)
         return [incomplete] if incomplete and is_enough else []
 
-    def _find_with_unknown_operands(self) -> list[Found]:
+    def _find_with_unknown_operands(self, most: int) -> list[Found]:
         """Find a divergence with an unknown operand whose own operands are right."""
         found = Search(self.experiment, allows_unknown=True, tried=self.divergences).find(most=1)
-        return found if self._explains_all(found) and is_plain(found) else []
+        if not is_plain(found) or not found or self._explains_all(found):
+            return found if is_plain(found) else []
+        return self._add_rest(found[0], most)
 
     def _find_together(self, near_misses: Sequence[NearMiss], most: int) -> list[Found]:
         """Find replacements that only together make the tests pass, two before three.
@@ -339,12 +350,12 @@ class Search:
         if not any(each.newly_right for each in near_misses):
             most = min(most, 2)  # without a lead, to try three takes too long
         for max_later_places in range(1, most):
-            for newly_right, patch in near_misses[: MAX_NEAR_MISSES // max_later_places**2]:
+            for newly_right, patch, trace in near_misses[: MAX_NEAR_MISSES // max_later_places**2]:
                 if self.experiment.runner.is_spent:
                     break
                 if not (others := Search(self.experiment.add(patch)).find(max_later_places)):
                     continue
-                trace, last = self.find_trace(next(iter(patch))), others[-1]
+                last = others[-1]
                 first = self._find_shown_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
                 is_extra = first.difference.is_extra and newly_right < MIN_NEWLY_RIGHT
                 if is_extra or not (newly_right or first.difference.is_simple):
@@ -360,20 +371,11 @@ class Search:
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
         return best if best and self._explains_half(best[-1]) else []
 
-    def _rank_near_misses(self) -> list[NearMiss]:
-        """List the near misses to try first: those that make the most checkpoints right, else the simplest ones."""
-        most = max((each.newly_right for each in self.near_misses), default=0)
-        if most:
-            ranked = [each for each in self.near_misses if 2 * each.newly_right >= most]
-        else:
-            ranked = [each for each in self.near_misses if not self.find_trace(each.place).is_number(each.place)]
-
-        def rank(each: NearMiss) -> tuple[int, bool, bool]:
-            is_simple = compare(self.find_trace(each.place), each.patch).is_simple
-            return -each.newly_right, bool(most) and each.patch[each.place].axes is None, not is_simple
-
-        ranked.sort(key=rank)
-        return ranked[:MAX_NEAR_MISSES]
+    def find_lead(self) -> Found | None:
+        """Return the near miss that makes the most checkpoints right, if it differs from its checkpoint simply."""
+        simple = [each for each in rank_near_misses(self.near_misses) if each.difference.is_simple]
+        leads = [each for each in simple if each.newly_right >= MIN_NEWLY_RIGHT]
+        return Found(leads[0].patch, leads[0].trace, leads[0].difference, ()) if leads else None
 
     def _leave_out_needless(self, found: list[Found]) -> list[Found]:
         """Leave out each replacement, or each place of one, without which the others are proved as well."""
