@@ -182,6 +182,12 @@ def test_a_maximum_may_begin_at_minus_infinity(start: str) -> None:
     assert answers["-inf"] == changes.START
 
 
+def test_a_negative_number_is_marked_as_a_whole() -> None:
+    mutable = Mutable(ast.parse("def f(x):\n    return x[-2]\n"), "f")
+    marked = {ast.unparse(each.node) for each in mutable.list_mutants(make_changes()) if each.words == changes.NUMBER}
+    assert marked == {"-2"}
+
+
 def test_arguments_that_are_named_as_the_function_names_them_keep_their_order() -> None:
     answers = list_answers(f"{SOLVE}def f(a, b):\n    return solve(a, b, 0)\n", 7, 2)
     assert 72 not in answers

@@ -201,14 +201,15 @@ class Changes:
         return [ast.parse(name, mode="eval").body for name in dict.fromkeys((*names, *self.unread))]
 
     def _of_constant(self, node: ast.Constant, slot: Slot) -> Iterator[Change]:
+        marked = slot[0] if isinstance(slot[0], ast.UnaryOp) else node
         match node.value:
             case bool(x):
                 yield node, ast.Constant(not x), OPPOSITE
             case int(x):
                 others = {x + 1, x - 1, -x, 2 * x, *((-1, -2) if _is_axis(slot) else ())} - {x}
-                yield from ((node, ast.Constant(each), NUMBER) for each in others)
+                yield from ((marked, ast.Constant(each), NUMBER) for each in others)
             case float(x):
-                yield from ((node, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
+                yield from ((marked, ast.Constant(each), NUMBER) for each in {-x, 1 - x, 2 * x, x / 2} - {x})
                 if x == 0:
                     yield node, ast.Constant(-math.inf), START
             case str(x) if isinstance(slot[0], ast.Call | ast.Assign) and "->" in x:
