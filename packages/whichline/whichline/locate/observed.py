@@ -151,8 +151,8 @@ class Observed:
         _ = self.adapters
         if self._is_keeping or not self.find_kept():
             return
-        # the fastest: other imports may have met a busy machine
-        self.is_stale = self._fastest * (self.imports + 1) > MOST_SECONDS
+        # the fastest: other imports may have met a busy machine, as the first one alone may
+        self.is_stale = self._fastest * self.imports > MOST_SECONDS
         if not self.is_stale:
             self._import()
 
