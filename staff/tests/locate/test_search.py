@@ -680,7 +680,7 @@ def test_masked_scores_do_not_stand_for_a_wrong_scale_beside_a_wrong_mask(find_a
 
 
 def test_keys_in_the_place_of_values_are_the_first_of_two_mistakes(find_alone: Explain) -> None:
-    """What a right function returns for them is no proof, so its arguments are tried."""
+    """A right function proves nothing if it gets wrong arguments, so these are tried."""
     split = 'q, k, v = (rearrange(x, "... n (h d) -> ... h n d", h=num_heads) for x in (q, k, k))'
     projected = PROJECTIONS, f"q, k, v = (x @ w.T for w in weights[:3])\n    {split}"
     found = find_alone(MULTIHEAD, projected, ('"... h n d -> ... n (h d)"', '"... h n d -> ... n (d h)"'))

@@ -31,7 +31,7 @@ class Candidates:
     def list(self, divergence: Expression) -> Iterator[Options]:
         """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences.
 
-        What a right function returned is wrong because of its arguments, so these get their siblings first.
+        A right function returns wrong values only for wrong arguments, so these get their siblings first.
         """
         yield from list_exchanges(trace := self.traces[divergence], divergence)
         for operand in trace.list_operands(divergence) if trace.is_answered(divergence) else ():

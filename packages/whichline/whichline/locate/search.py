@@ -336,9 +336,9 @@ class Search:
     def _find_with_unknown_operands(self, most: int) -> list[Found]:
         """Find a divergence with an unknown operand whose own operands are right."""
         found = Search(self.experiment, allows_unknown=True, tried=self.divergences).find(most=1)
-        if not is_plain(found) or not found or self._explains_all(found):
-            return found if is_plain(found) else []
-        return self._add_rest(found[0], most)
+        if not is_plain(found):
+            return []
+        return self._add_rest(found[0], most) if found and not self._explains_all(found) else found
 
     def _find_together(self, near_misses: Sequence[NearMiss], most: int) -> list[Found]:
         """Find replacements that only together make the tests pass, two before three.
