@@ -5,6 +5,7 @@ import shutil
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -82,11 +83,8 @@ def test_what_python_asks_of_every_module_is_no_function_to_write(folder):
 
 
 def test_ctrl_c_is_not_the_students(folder):
-    def interrupted(**inputs):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        results(suite(folder, run_linear=interrupted))
+        results(suite(folder, run_linear=Mock(side_effect=KeyboardInterrupt)))
 
 
 @pytest.mark.parametrize(
@@ -99,10 +97,7 @@ def test_ctrl_c_is_not_the_students(folder):
     ],
 )
 def test_an_exception_is_the_students_unless_it_does_not_come_from_their_process(folder, error, remote, outcome):
-    def raises(**inputs):
-        raise error
-
-    result = results(suite(folder, remote=remote, run_linear=raises))["test_linear[2d]"]
+    result = results(suite(folder, remote=remote, run_linear=Mock(side_effect=error)))["test_linear[2d]"]
     assert result.outcome is outcome
     assert remote or (result.check, result.raised) == (Check.CALL, type(error).__name__)
 

@@ -20,14 +20,13 @@ ROW_NUMBERS = (TURN, "lambda x: rotation(x, torch.arange(x.shape[-2])))")
 MADE = "Rotation(d_model // num_heads, {}, max_seq_len)"
 FIXED_THETA = (MADE.format("theta"), MADE.format("10000.0"))
 SPLIT = 'rearrange(x @ w.T, "... n (h d) -> ... h n d", h=num_heads) for w in weights[:3]'
-BINDS_LATE = (f"q, k, v = ({SPLIT})", f"heads = [lambda: {SPLIT}]\n    q, k, v = (each() for each in heads)")
 IN_PLACE = [
     ("        return turned\n", "        x.copy_(turned)\n"),
     ("        q, k = turn(q), turn(k)", "        turn(q), turn(k)"),
     ("return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)",
      "x = in_query_or_key.clone()\n    Rotation(d_k, theta, max_seq_len)(x, token_positions)\n    return x"),
 ]  # fmt: skip
-
+NOT_SCALED = "Expected the scaled scores; found the scores."
 
 DEFINES = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
 BODY = """    wide = torch.promote_types(Q.dtype, torch.float32)
@@ -61,12 +60,123 @@ def list_marks(found: list[Finding]) -> list[str]:
     return [marked(each) for each in found if each.file]
 
 
-def test_a_wrong_function_is_entered_by_the_tests_of_another_problem(find_alone: Explain) -> None:
-    (finding,) = find_alone(ATTENTION, NOT_STABLE)
-    assert list_marks([finding]) == ["x"]
-    assert finding.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
-    assert (finding.problem, finding.step) == (ATTENTION, "x − max")
-    assert finding.proof.startswith("With x − max here, ")
+SCORES = 'einsum(Q, K, "... q d, ... k d -> ... q k")'
+THETA, CORRECTED = "Expected `theta`, 100; found 10000.", "With this corrected, the failing test passes."
+NO_THETA = f"{THETA} This call passes nothing for `theta`."
+NO_MAXIMUM = "Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it."
+ELSE = "With this corrected, every call of this function is right; the tests also fail for another reason."
+LATE = "Expected the weights of the queries, head by head; found the weights of the values, head by head."
+WIDE = "    wide = torch.promote_types(Q.dtype, torch.float32)\n"
+MASK, CALL = "torch.ones(length, length, dtype=torch.bool).tril()", "    def __call__(self, x, positions"
+HOLDER = """class Holder:
+    def __init__(self, d, theta, longest):
+        self.turn = Rotation(d, 10000.0, longest)"""
+OPTION = """def make_mask(length, causal=False):
+    mask = torch.ones(length, length, dtype=torch.bool)
+    return mask.tril() if causal else mask"""
+SETTINGS = "@dataclasses.dataclass\nclass Settings:\n    longest: int\n    theta: float = 10000.0"
+ROWS = "        positions = torch.arange(x.shape[-2]) if positions is None else positions\n"
+LOOKS = "        cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)\n"
+LOOK = """    def look(self, rows):
+        return self.cos[rows], self.sin[rows]
+
+    def __call__(self, x, positions):
+        return self.turn(x, *self.look(positions))
+
+    def turn(self, x, cos, sin):
+        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+"""
+
+# Of each mistake the problem, what is marked, what is said, the proof if it matters, and the edits.
+MISTAKES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "a wrong function that the tests of another problem run": (
+        (ATTENTION, "x", NO_MAXIMUM, "With x − max here, all 3 failing tests pass."),
+        NOT_STABLE,
+    ),
+    "a wrong function, where the tests fail for another reason, too": (
+        (ATTENTION, "x", NO_MAXIMUM, ELSE),
+        NOT_STABLE,
+        (WIDE, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{WIDE}"),
+    ),
+    "a number in the place of another": ((MULTIHEAD, FIXED_THETA[1], THETA, CORRECTED), FIXED_THETA),
+    # The adapter passes the right one to an object, in which another is made without it.
+    "a call that passes a number on last": (
+        (MULTIHEAD, "Rotation(d, 10000.0, longest)", THETA),
+        above("def attend_by_heads", HOLDER),
+        (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn"),
+    ),
+    "a call that leaves a number at its default": (
+        (MULTIHEAD, "Rotation(d_model // num_heads, max_seq_len)", NO_THETA),
+        ("def __init__(self, d, theta, longest)", "def __init__(self, d, longest, theta=10000.0)"),
+        ("Rotation(d_k, theta, max_seq_len)", "Rotation(d_k, max_seq_len, theta)"),
+        (FIXED_THETA[0], "Rotation(d_model // num_heads, max_seq_len)"),
+    ),
+    # They are no value that a probe records; only the number that is read from them is.
+    "settings that leave a number at its default": (
+        (MULTIHEAD, "Settings(max_seq_len)", NO_THETA),
+        ("import torch\n", "import dataclasses\n\nimport torch\n"),
+        above("def run_multihead_self_attention_with_rope", SETTINGS),
+        (FIXED_THETA[0], MADE.format("config.theta")),
+        ("    rotation = Ro", "    config = Settings(max_seq_len)\n    rotation = Ro"),
+    ),
+    # The table that is looked into is no proof: its rows are right, but others.
+    "an argument that a right function uses as an index": (
+        (
+            MULTIHEAD,
+            "rows",
+            "The answer is wrong in 8 of the 22 stored cases.",
+            "With another name here, all 8 failing tests pass.",
+        ),
+        (f"{CALL}):\n{LOOKS}", LOOK),
+        ("    weights = q_proj", "    rows = torch.arange(in_features.shape[-2])\n    weights = q_proj"),
+        (MASK, f"{MASK} if rows is None else rows[:, None] >= rows"),
+        ("num_heads, turn=None):", "num_heads, turn=None, rows=None):"),
+        (TURN, "lambda x: rotation.turn(x, *rotation.look(rows)), rows)"),
+    ),
+    "a variable that all functions of a loop share": (
+        (MULTIHEAD, "w", LATE),
+        (f"q, k, v = ({SPLIT})", f"heads = [lambda: {SPLIT}]\n    q, k, v = (each() for each in heads)"),
+    ),
+    "a call that should pass an option": (
+        (
+            MULTIHEAD,
+            "make_mask(length)",
+            "This call passes nothing for `causal`.",
+            "With one more argument here, all 20 failing tests pass.",
+        ),
+        above("def attend_by_heads", OPTION),
+        (MASK, "make_mask(length)"),
+    ),
+    "of two calls the one that passes fewer arguments": (
+        (MULTIHEAD, "turn[0](k)", "Expected the positions, for every head; found that value minus 17."),
+        (f"{CALL}):\n", f"{CALL}=None):\n{ROWS}"),
+        (TURN, "(rotation, positions))"),
+        ("q, k = turn(q), turn(k)", "q, k = turn[0](q, turn[1]), turn[0](k)"),
+    ),
+    # The classes of exceptions have no parameters to pass.
+    "a number, where the code has a class of exceptions": (
+        (ATTENTION, "d_k", "Expected √d_k; found d_k."),
+        above("def scores_of", "class Refused(ValueError):\n    pass"),
+        ("    scores = ein", "    if K.shape[-1] != d_k:\n        raise Refused(d_k)\n    scores = ein"),
+        ("math.sqrt(d_k)", "d_k"),
+    ),
+    "a function that changes its argument": ((MULTIHEAD, SCORES, NOT_SCALED), *IN_PLACE, NO_SCALE),
+    # Attention puts 0 where softmax gives NaN, and is divided by the wrong number.
+    "a function that is wrong where it does not matter": (
+        (ATTENTION, SCORES, NOT_SCALED),
+        UNGUARDED,
+        (WEIGHTS, f"{WEIGHTS}\n    weights = torch.where(weights.isnan(), 0.0, weights)"),
+        NO_SCALE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "edits"), [(told, edits) for told, *edits in MISTAKES.values()], ids=MISTAKES)
+def test_the_one_place_is_told(find_alone: Explain, told: tuple[str, ...], edits: list[tuple[str, str]]) -> None:
+    problem, mark, said, *proof = told
+    (finding,) = find_alone(problem, *edits)
+    assert (finding.problem, marked(finding), finding.said) == (problem, mark, (said,))
+    assert not proof or [finding.proof] == proof
 
 
 @pytest.mark.parametrize(
@@ -80,57 +190,6 @@ def test_positions_that_are_ignored_are_named_whatever_else_is_wrong(find_alone:
     assert not {"rotation", "positions"} & {*list_marks(found)}
 
 
-def test_a_number_that_a_right_function_got_in_the_place_of_another_is_told(find_alone: Explain) -> None:
-    (finding,) = find_alone(MULTIHEAD, FIXED_THETA)
-    assert list_marks([finding]) == [FIXED_THETA[1]]
-    assert finding.said == ("Expected `theta`, 100; found 10000.",)
-    assert finding.proof == "With this corrected, the failing test passes."
-
-
-def test_the_call_is_told_that_passes_the_number_on_last(find_alone: Explain) -> None:
-    """The adapter passes the right one to an object, in which another is made without it."""
-    made = "Rotation(d, 10000.0, longest)"
-    holder = f"class Holder:\n    def __init__(self, d, theta, longest):\n        self.turn = {made}\n\n\n"
-    above = ("def attend_by_heads", f"{holder}def attend_by_heads")
-    turn = (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn")
-    (finding,) = find_alone(MULTIHEAD, above, turn)
-    assert list_marks([finding]) == [made]
-
-
-def test_the_call_is_told_that_leaves_a_number_at_its_default(find_alone: Explain) -> None:
-    edits = ("def __init__(self, d, theta, longest)", "def __init__(self, d, longest, theta=10000.0)")
-    rope = ("Rotation(d_k, theta, max_seq_len)", "Rotation(d_k, max_seq_len, theta)")
-    (finding,) = find_alone(MULTIHEAD, edits, rope, (MADE.format("theta"), MADE.format("theta").replace("theta, ", "")))
-    assert list_marks([finding]) == ["Rotation(d_model // num_heads, max_seq_len)"]
-    (said,) = finding.said
-    assert said == "Expected `theta`, 100; found 10000. This call passes nothing for `theta`."
-
-
-def test_the_argument_is_told_that_a_right_function_uses_as_an_index(find_alone: Explain) -> None:
-    """The table that is looked into is no proof: its rows are right, but others."""
-    looks = "cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)\n"
-    look = (
-        f"    def __call__(self, x, positions):\n        {looks}",
-        """    def look(self, rows):
-        return self.cos[rows], self.sin[rows]
-
-    def __call__(self, x, positions):
-        return self.turn(x, *self.look(positions))
-
-    def turn(self, x, cos, sin):
-        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-""",
-    )
-    rows = ("    weights = q_proj", "    rows = torch.arange(in_features.shape[-2])\n    weights = q_proj")
-    mask = "dtype=torch.bool).tril()"
-    masks = (mask, f"{mask} if rows is None else rows[:, None] >= rows")
-    takes = ("num_heads, turn=None):", "num_heads, turn=None, rows=None):")
-    turns = (TURN, "lambda x: rotation.turn(x, *rotation.look(rows)), rows)")
-    (finding,) = find_alone(MULTIHEAD, look, rows, masks, takes, turns)
-    assert list_marks([finding]) == ["rows"]
-    assert finding.proof == "With another name here, all 8 failing tests pass."
-
-
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_function_that_returns_more_than_the_adapter_is_judged_as_a_whole(find_alone: Explain, part: int) -> None:
     both = "output, weights" if part == 0 else "weights, output"
@@ -139,20 +198,14 @@ def test_a_function_that_returns_more_than_the_adapter_is_judged_as_a_whole(find
     (finding,) = find_alone(MULTIHEAD, edits, (HEADS, f"mix(q, k, v, ~mask)[{part}]"))
     assert finding.function == "attend_by_heads"
     (finding,) = find_alone(MULTIHEAD, edits, (HEADS, f"mix(q, k, v, mask)[{part}]"), NO_SCALE)
-    assert finding.said == ("Expected the scaled scores; found the scores.",)
+    assert finding.said == (NOT_SCALED,)
 
 
 def test_of_two_mistakes_in_two_functions_each_is_searched_in_its_own(find_alone: Explain) -> None:
     scale, positions = find_alone(MULTIHEAD, NO_SCALE, ROW_NUMBERS)
-    assert scale.said == ("Expected the scaled scores; found the scores.",)
+    assert scale.said == (NOT_SCALED,)
     assert list_marks([positions]) == ["torch.arange(x.shape[-2])"]
     assert positions.proof.startswith("With these two corrected, ")
-
-
-def test_a_variable_that_all_functions_of_a_loop_share_is_named(find_alone: Explain) -> None:
-    (finding,) = find_alone(MULTIHEAD, BINDS_LATE)
-    assert list_marks([finding]) == ["w"]
-    assert finding.said[0].endswith("; found the weights of the values, head by head.")
 
 
 AT_EACH_CHANGE = ("another order", "a module", "a closure")
@@ -164,7 +217,7 @@ AT_EACH_CHANGE = ("another order", "a module", "a closure")
 def test_a_function_is_known_by_its_tensors(find_alone: Explain, style: str) -> None:
     """Its own mistake is told as its own, and a call with the keys for the queries as the caller's."""
     (finding,) = find_alone(MULTIHEAD, *write_in_style(style), NO_SCALE)
-    assert finding.said == ("Expected the scaled scores; found the scores.",)
+    assert finding.said == (NOT_SCALED,)
     (finding,) = find_alone(MULTIHEAD, *write_in_style(style, "kqv"))
     assert finding.said[0].endswith("the two are swapped."), finding.said
     assert STYLES[style][1].format(*"kqv", "mask") in finding.code[1]
@@ -173,27 +226,6 @@ def test_a_function_is_known_by_its_tensors(find_alone: Explain, style: str) -> 
 def test_a_call_with_none_in_the_place_of_a_tensor_is_no_error_of_ours(find_alone: Explain) -> None:
     finding, *_ = find_alone(MULTIHEAD, ("        return turned\n", ""))
     assert finding.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
-
-
-def test_a_function_that_changes_its_argument_is_searched_like_other_code(find_alone: Explain) -> None:
-    (finding,) = find_alone(MULTIHEAD, *IN_PLACE, NO_SCALE)
-    assert finding.said == ("Expected the scaled scores; found the scores.",)
-
-
-def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(find_alone: Explain) -> None:
-    """Attention puts 0 where softmax gives NaN, and is divided by the wrong number."""
-    guarded = (WEIGHTS, f"{WEIGHTS}\n    weights = torch.where(weights.isnan(), 0.0, weights)")
-    (finding,) = find_alone(ATTENTION, UNGUARDED, guarded, NO_SCALE)
-    assert finding.said == ("Expected the scaled scores; found the scores.",)
-
-
-def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(find_alone: Explain) -> None:
-    wide = "    wide = torch.promote_types(Q.dtype, torch.float32)\n"
-    beside = (wide, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{wide}")
-    first, *_ = find_alone(ATTENTION, NOT_STABLE, beside)
-    assert first.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
-    also = "the tests also fail for another reason."
-    assert first.proof == f"With this corrected, every call of this function is right; {also}"
 
 
 def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
@@ -255,61 +287,8 @@ def test_an_adapter_that_no_failing_test_runs_is_not_told(find_alone: Explain) -
     assert [each for each in list_marks(found) if "soft" in each] == ["soft(scores, 1)"]
 
 
-SETTINGS = ("import torch\n", "import dataclasses\n\nimport torch\n")
-CONFIGURED = above(
-    "def run_multihead_self_attention_with_rope",
-    "@dataclasses.dataclass\nclass Settings:\n    longest: int\n    theta: float = 10000.0",
-)
-
-
-def test_the_settings_are_marked_that_leave_a_number_at_its_default(find_alone: Explain) -> None:
-    """They are no value that a probe records; only the number that is read from them is."""
-    made = (
-        f"rotation = {MADE.format('theta')}\n    positions =",
-        f"config = Settings(max_seq_len)\n    rotation = {MADE.format('config.theta')}\n    positions =",
-    )
-    (finding,) = find_alone(MULTIHEAD, SETTINGS, CONFIGURED, made)
-    assert list_marks([finding]) == ["Settings(max_seq_len)"]
-    assert finding.said == ("Expected `theta`, 100; found 10000. This call passes nothing for `theta`.",)
-
-
-def test_the_classes_of_exceptions_have_no_parameters_to_pass(find_alone: Explain) -> None:
-    error = above("def scores_of", "class Refused(ValueError):\n    pass")
-    raised = (
-        "    d_k = Q.shape[-1]\n",
-        "    d_k = Q.shape[-1]\n    if K.shape[-1] != d_k:\n        raise Refused(d_k)\n",
-    )
-    (finding,) = find_alone(ATTENTION, error, raised, ("math.sqrt(d_k)", "d_k"))
-    assert list_marks([finding]) == ["d_k"]
-
-
-def test_a_call_is_repaired_that_should_pass_an_option(find_alone: Explain) -> None:
-    body = "    mask = torch.ones(length, length, dtype=torch.bool)\n    return mask.tril() if causal else mask"
-    mask = above("def attend_by_heads", f"def make_mask(length, causal=False):\n{body}")
-    (finding,) = find_alone(
-        MULTIHEAD, mask, ("torch.ones(length, length, dtype=torch.bool).tril()", "make_mask(length)")
-    )
-    assert list_marks([finding]) == ["make_mask(length)"]
-    assert finding.said == ("This call passes nothing for `causal`.",)
-    assert finding.proof == "With one more argument here, all 20 failing tests pass."
-
-
-def test_of_two_calls_the_one_is_marked_that_passes_fewer_arguments(find_alone: Explain) -> None:
-    default = (
-        "def __call__(self, x, positions):\n",
-        "def __call__(self, x, positions=None):\n"
-        "        positions = torch.arange(x.shape[-2]) if positions is None else positions\n",
-    )
-    turned = ("q, k = turn(q), turn(k)", "q, k = turn[0](q, turn[1]), turn[0](k)")
-    (finding,) = find_alone(MULTIHEAD, default, (TURN, "(rotation, positions))"), turned)
-    assert list_marks([finding]) == ["turn[0](k)"]
-
-
 def test_a_right_function_is_no_proof_where_its_arguments_are_wrong(find_alone: Explain) -> None:
-    keys = (
-        f"q, k, v = ({SPLIT})",
-        f"q, k, v = ({SPLIT.replace('weights[:3]', '(weights[0], weights[1], weights[1])')})",
-    )
+    keys = ("for w in weights[:3]", "for w in (weights[0], weights[1], weights[1])")
     found = find_alone(MULTIHEAD, keys, (".tril()\n", ".tril(-1)\n"))
     assert "torch.ones(length, length, dtype=torch.bool).tril(-1)" in list_marks(found)
     assert not any(HEADS in mark for mark in list_marks(found))

@@ -160,9 +160,8 @@ BREACHES = {
 @pytest.mark.parametrize(("mistake", "place", "said", "proof"), BREACHES.values(), ids=BREACHES)
 def test_a_breach_is_told_with_its_place(program: Write, mistake: tuple, place: str, said: str, proof: str) -> None:
     problem, old, new = mistake
-    finding = explain(
-        program((old, new), ("import torch\n", "import torch\n\nkept = {}\nHALF = (torch.float16,)\n")), problem
-    )[0]
+    names = ("import torch\n", "import torch\n\nkept = {}\nHALF = (torch.float16,)\n")
+    finding = explain(program((old, new), names), problem)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].startswith(said)
     assert finding.proof == proof
@@ -177,9 +176,8 @@ def test_a_breach_is_told_with_its_place(program: Write, mistake: tuple, place: 
 )
 def test_a_table_of_dtypes_that_leaves_one_as_it_is(program: Write, table: str, mark: str) -> None:
     named = ("import math\n\nimport torch\n", f"import math\n\nimport torch\n\nTABLE = {table}\n")
-    (finding,) = explain(
-        program((WIDE, "x = in_features.to(TABLE.get(in_features.dtype, in_features.dtype))"), named), SOFTMAX
-    )
+    looks = (WIDE, "x = in_features.to(TABLE.get(in_features.dtype, in_features.dtype))")
+    (finding,) = explain(program(looks, named), SOFTMAX)
     assert (marked(finding), finding.line) == (mark, 7)
     assert finding.said == ("This leaves bfloat16 as it is, so it is not computed in float32.",)
     assert finding.proof == "With float32 for bfloat16, the failing test passes."

@@ -79,6 +79,10 @@ SAME = """class Same(torch.autograd.Function):
 POWER = "\ndef power(x):\n    return torch.exp(x)"
 NAMED = "def named(name):\n    def keep(function):\n        function.name = name\n\n    return keep"
 ONE_OF, FOR_EACH = ": take one of `.values` and `.indices`.", "return a gradient, or None, for each"
+CONTEXT = "class Wide:\n    def __enter__(self):\n        self.keep = True\n\n    def __exit__(self, *_):\n        pass"
+ATTEND = "def attend(q, k, values, mask=None):\n    return run_softmax(scores_of(q, k, mask), -1) @ values"
+LACKS = f"    heads = attend(q, k, mask)\n            {'^' * 18}\nWith one more argument here, all 23 failing"
+OWN_NAME = "adapters.py:22 sets a `SCALE` of the function's own: without `global SCALE` the other one stays None."
 NONE = "is None, since its decorator gives nothing back"
 OF_INIT = "of `def __init__(self, d_in, d_out)` in adapters.py:33."
 TABLE, GIVEN = "self.cos[positions].to(x.dtype)", "torch.func.functional_call(layers, given, in_features"
@@ -576,6 +580,23 @@ CAUSES: dict[str, tuple[tuple[str, ...], ...]] = {
         above("def attend_by_heads", HANDED),
         ("run_scaled_dot_product_attention(q, k, v, mask)", "hide(handed(q @ k.mT), mask)"),
     ),
+    "a context that begins with nothing": (
+        (SOFTMAX, f"`Wide.__enter__` in adapters.py:10 {NO_RETURN}", f"    self.keep = True\n    {'^' * 16}\nAll 17 "),
+        above("def run_softmax", CONTEXT),
+        ("    largest = x.amax", "    with Wide() as wide:\n        largest = x.amax"),
+        ("keepdim=True", "keepdim=wide.keep"),
+    ),
+    "a name that a function keeps to itself": (
+        (ATTENTION, OWN_NAME, "    SCALE = d_k**-0.5\n    ^^^^^\nAll 37 failing tests stop at this error."),
+        above("def scores_of", "SCALE = None\n\n\ndef make(d_k):\n    SCALE = d_k**-0.5"),
+        ("    scores = einsum(", "    make(d_k)\n    scores = SCALE[()] * einsum("),
+    ),
+    # The values are missing, and the mask comes in their place.
+    "an argument that a call lacks": (
+        (HEADS, "`values` is bool since line 64, `torch.ones(length, length, dtype=torch.bool)`.", LACKS),
+        above("def attend_by_heads", ATTEND),
+        ("heads = run_scaled_dot_product_attention(q, k, v, mask)", "values = v\n    heads = attend(q, k, mask)"),
+    ),
 }
 
 
@@ -584,7 +605,7 @@ def test_the_cause_of_a_crash_is_told_with_its_line(find: Explain, told: tuple[s
     problem, said, *line = told
     finding = find([problem], *edits)[0]
     assert any(each.endswith(said) for each in finding.said), finding.said
-    assert all(each in "\n".join(finding.code) for each in line)
+    assert all(each in "\n".join((*finding.code, finding.proof)) for each in line)
     assert not finding.question.startswith("What does this line take for granted")
 
 
@@ -667,39 +688,8 @@ def test_a_missing_return_is_one_finding_of_two_problems(find: Explain) -> None:
     assert later.is_of_earlier
 
 
-def test_a_context_that_begins_with_nothing_is_marked_at_its_end(find: Explain) -> None:
-    begin = (
-        "class Wide:\n    def __enter__(self):\n        self.keep = True\n\n    def __exit__(self, *_):\n        pass"
-    )
-    largest = "largest = x.amax(dim, keepdim="
-    edit = f"    {largest}True)", f"    with Wide() as wide:\n        {largest}wide.keep)"
-    (finding,) = find([SOFTMAX], above("def run_softmax", begin), edit)
-    assert finding.code[-2:] == ("    self.keep = True", "    ^^^^^^^^^^^^^^^^")
-    assert finding.said[1] == f"`Wide.__enter__` in adapters.py:10 {NO_RETURN}"
-
-
-def test_a_name_that_a_function_keeps_to_itself_is_marked(find: Explain) -> None:
-    scale = "SCALE = None\n\n\ndef make(d_k):\n    SCALE = d_k**-0.5"
-    used = ("    scores = einsum(", "    make(d_k)\n    scores = SCALE[()] * einsum(")
-    (finding,) = find([ATTENTION], above("def scores_of", scale), used)
-    assert finding.code[-2:] == ("    SCALE = d_k**-0.5", "    ^^^^^")
-    sets = "adapters.py:22 sets a `SCALE` of the function's own: without `global SCALE` the other one stays None."
-    assert finding.said[1] == sets
-
-
-def test_an_argument_that_a_call_lacks_is_marked_there(find: Explain) -> None:
-    """The values are missing, and the mask comes in their place."""
-    used = "    return run_softmax(scores_of(q, k, mask), -1) @ values"
-    attend = above("def attend_by_heads", f"def attend(q, k, values, mask=None):\n{used}")
-    called = "    values = v\n    heads = attend(q, k, mask)"
-    (finding,) = find([HEADS], attend, ("    heads = run_scaled_dot_product_attention(q, k, v, mask)", called))
-    assert finding.code[-2:] == ("    heads = attend(q, k, mask)", "            ^^^^^^^^^^^^^^^^^^")
-    assert finding.proof.startswith("With one more argument here, all 2")
-
-
 def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof(find: Explain) -> None:
-    edit = "torch.ones(length, length, dtype=torch.bool).tril()", "torch.ones(length, length + 1, dtype=torch.bool)"
-    finding, *_ = find([HEADS], edit)
+    finding, *_ = find([HEADS], (CAUSAL, "torch.ones(length, length + 1, dtype=torch.bool)"))
     assert finding.said[0].startswith("RuntimeError: ")
     assert finding.said[1].startswith("Expected the causal mask, of shape (7, 7); found shape (7, 8)")
     assert finding.proof.startswith("With the causal mask here, ")

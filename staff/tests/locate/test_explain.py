@@ -213,14 +213,11 @@ def test_nan_in_rows_that_see_nothing_is_asked_about_as_that(find: Explain) -> N
     assert finding.question.startswith("Which numbers give NaN here: 0 / 0, or −inf − (−inf)?")
 
 
-def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(find: Explain) -> None:
+def test_what_a_call_does_not_pass_is_not_said_of_a_function_of_torch(find: Explain) -> None:
     own = ("def scores_of(", "def softmax(x, dim, mask=None):\n    return x\n\n\ndef scores_of(")
     torchs = ("run_softmax(scores_of(", "torch.softmax(scores_of(")
-    (of_torch,) = find([ATTENTION], own, torchs, ("mask), -1)", "mask), -2)"))
-    assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in of_torch.said[0]
-    (of_own,) = find(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
-    assert " This call passes nothing for `mask`. Line " in of_own.said[0]
-    assert of_own.said[0].endswith(" computes the causal mask; nothing uses it.")
+    (finding,) = find([ATTENTION], own, torchs, ("mask), -1)", "mask), -2)"))
+    assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in finding.said[0]
 
 
 def test_an_expression_on_several_lines_is_shown_whole(find: Explain) -> None:
@@ -252,11 +249,8 @@ def test_an_instructor_says_how_much_is_told(find: Explain, how: str, lines: int
 
 
 def test_nothing_that_the_students_code_prints_is_shown(find: Explain, capfd: pytest.CaptureFixture[str]) -> None:
-    def count(most: int) -> int:
-        find([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=most)
-        return capfd.readouterr().out.count("here")
-
-    assert 0 < count(1) < 40  # the tests print, once for each call
+    find([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=1)
+    assert 0 < capfd.readouterr().out.count("here") < 40  # the tests print, once for each call
 
 
 def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_others(find: Explain) -> None:

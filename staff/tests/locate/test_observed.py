@@ -32,16 +32,12 @@ from whichline.locate.observed import CannotFollowError, Observed, keep_state
 from whichline.locate.probe import Recorder, TooLongError
 from whichline_grader.authoring.programs import PLAIN, RIGHT_STYLES
 
-
-def takes_nothing(function: Any) -> bool:
-    return all(each.default is not each.empty for each in inspect.signature(function).parameters.values())
-
-
 CONSTRUCTS = [
     pytest.param(module, name, id=name)
     for module in (control, gradients, objects, state, tensors)
     for name, value in vars(module).items()
-    if inspect.isfunction(value) and value.__module__ == module.__name__ and takes_nothing(value)
+    if inspect.isfunction(value) and value.__module__ == module.__name__
+    if all(each.default is not each.empty for each in inspect.signature(value).parameters.values())
 ]
 OBSERVED = Observed(tensors, lambda file: "constructs" in file)
 

@@ -240,9 +240,8 @@ def test_what_changes_by_way_of_an_array_is_seen(explain: Explain) -> None:
 
 
 def test_a_value_that_depends_on_the_inputs_is_no_initial_value(explain: Explain) -> None:
-    begins = "largest = torch.full((*batch, q.shape[-2], 1), -1e30, dtype=wide)"
-    one = "largest = torch.full((1, 1), -1e30, dtype=wide)"
-    first, *_ = explain(BLOCKS, (begins, one), ("weighted = shrink * weighted + e", "weighted = weighted + e"))
+    begins = ("(*batch, q.shape[-2], 1), -1e30", "(1, 1), -1e30")
+    first, *_ = explain(BLOCKS, begins, ("weighted = shrink * weighted + e", "weighted = weighted + e"))
     assert marked(first).startswith("weighted + e @ V[")
 
 
@@ -261,9 +260,8 @@ def test_a_call_that_unpacks_its_arguments_is_no_constant(explain: Explain) -> N
 def test_a_layout_of_other_axes_is_not_forced_on_a_checkpoint(explain: Explain) -> None:
     """Under `vmap` the heads come before the batch, which only some test cases have."""
     vmap = "torch.vmap(run_scaled_dot_product_attention, in_dims=(-3, -3, -3, None), out_dims=-3)"
-    new = f"heads = {vmap}(q + 0, k + 0, v, mask)"
-    old = "heads = run_scaled_dot_product_attention(q, k, v, mask)"
-    (first,) = explain(HEADS, (old, new), ("        q, k = turn(q), turn(k)\n", "        pass\n"))
+    called = (CALL, f"{vmap}(q + 0, k + 0, v, mask)")
+    (first,) = explain(HEADS, called, ("        q, k = turn(q), turn(k)\n", "        pass\n"))
     assert "in another order" not in " ".join(first.said)
     assert first.proof.endswith("all 12 failing tests pass.")
 
@@ -275,19 +273,6 @@ def test_two_mistakes_are_told_with_both_places(explain: Explain) -> None:
     assert second.proof == "With these two corrected, all 35 failing tests pass."
 
 
-def test_an_argument_that_nothing_reads(explain: Explain) -> None:
-    finding, *_ = explain(ROPE, ("theta ** (", "10000.0 ** ("), ("= first * sin +", "= first * sin -"))
-    assert marked(finding) == "theta"
-    assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
-
-
-@pytest.mark.parametrize("name", ["theta", "base"])
-def test_a_number_in_the_place_of_an_argument_is_marked(explain: Explain, name: str) -> None:
-    (finding,) = explain(ROPE, ("self, d, theta, longest", f"self, d, {name}, longest"), ("theta ** (", "10000.0 ** ("))
-    assert marked(finding) == "10000.0"
-    assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
-
-
 ROPE_IN = """def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
     return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)
 """
@@ -295,17 +280,29 @@ ROPE_IN_KEYWORDS = """def run_rope(d_k, **named):
     positions = named["token_positions"]
     return Rotation(d_k, named["theta"], named["max_seq_len"])(named["in_query_or_key"], {})
 """
+OWN_POSITIONS = ROPE_IN_KEYWORDS.format('torch.arange(named["in_query_or_key"].shape[-2])')
+NO_THETA, MINUS = ("theta ** (", "10000.0 ** ("), ("= first * sin +", "= first * sin -")
 
 
 def test_arguments_taken_as_keywords_are_followed(explain: Explain) -> None:
-    """A wrong step is found, and so is an argument that is taken out of them and never read."""
-    right = ROPE_IN_KEYWORDS.format("positions")
-    (finding,) = explain(ROPE, (ROPE_IN, right), ("= first * sin +", "= first * sin -"))
+    (finding,) = explain(ROPE, (ROPE_IN, ROPE_IN_KEYWORDS.format("positions")), MINUS)
     assert marked(finding) == "first * sin - second * cos"
-    whole = 'torch.arange(named["in_query_or_key"].shape[-2])'
-    (finding,) = explain(ROPE, (ROPE_IN, ROPE_IN_KEYWORDS.format(whole)))
-    assert marked(finding) == "positions"
-    assert finding.said[0] == "Your code never uses `token_positions`, but the right answer depends on it."
+
+
+@pytest.mark.parametrize(
+    ("edits", "mark", "name"),
+    [
+        ([NO_THETA, MINUS], "theta", "theta"),
+        ([NO_THETA], "10000.0", "theta"),
+        ([NO_THETA, ("self, d, theta, longest", "self, d, base, longest")], "10000.0", "theta"),
+        ([(ROPE_IN, OWN_POSITIONS)], "positions", "token_positions"),
+    ],
+    ids=["with another mistake", "a number in its place", "another name", "taken out of keywords"],
+)
+def test_an_argument_that_nothing_reads(explain: Explain, edits: list[tuple[str, str]], mark: str, name: str) -> None:
+    (finding,) = explain(ROPE, *edits)
+    assert marked(finding) == mark
+    assert finding.said[0] == f"Your code never uses `{name}`, but the right answer depends on it."
 
 
 @pytest.mark.parametrize(

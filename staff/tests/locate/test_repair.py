@@ -130,20 +130,16 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
     assert list_answers(f"{SOLVE}def f(a, b):\n    {body}\n", *arguments).get(right) == words
 
 
+TIMES_C, X = {"factors": ["c"], "is_counted": False}, torch.tensor([[1, 2]])
+
+
 @pytest.mark.parametrize(
     ("body", "arguments", "alike", "given", "right", "words"),
     [
         ("(a, b):\n    return a * b", (7, 2), (), {"is_counted": False}, 21, changes.ONE_MORE),
         ("(a, b):\n    return abs(a)", (-7, 3), (), {"factors": ["b"], "is_backward": True}, 21, changes.FACTOR),
-        ("(a, b, c):\n    return a + b", (2, 3, 5), (), {"factors": ["c"], "is_counted": False}, 13, changes.TERM),
-        (
-            "(a, b, c):\n    return a + 2 * b",
-            (2, 3, 5),
-            (),
-            {"factors": ["c"], "is_counted": False},
-            32,
-            changes.FACTOR,
-        ),
+        ("(a, b, c):\n    return a + b", (2, 3, 5), (), TIMES_C, 13, changes.TERM),
+        ("(a, b, c):\n    return a + 2 * b", (2, 3, 5), (), TIMES_C, 32, changes.FACTOR),
         ("(a, b):\n    c = a\n    return str(c) + str(b)", (3, 4), ("a", "b"), {}, "124", changes.TIMES),
         ("(a, b, c):\n    return (a % b, b)", (17, 4, 3), ("b", "c"), {}, (5, 4), changes.BOTH),
         ("(w):\n    return w['a'] + 1", ({"a": 1, "b": 5},), ("w['a']", "w['b']"), {}, 6, changes.NAME),
@@ -154,6 +150,9 @@ def test_mistakes_that_people_make_are_undone_by_a_mutant(
         ("(a, b):\n    return str({**a, **b})", ({1: 2}, {1: 3}), (), {}, "{1: 2}", changes.MERGED),
         ("(a):\n    return sorted(a)[0]", ([7, 2],), (), {"defaults": {"reverse": False}}, 7, changes.MORE),
         ("(a, n):\n    return sum(a) + 0 * n", ([7], 2), ("0", "n"), {"defaults": {"start": 0}}, 9, changes.MORE),
+        ("(a, b):\n    return g(a)\n\n\ndef g(a, b=0):\n    return a + 10 * b", (7, 2), (), {}, 27, changes.MORE),
+        ("(x):\n    return str(x.repeat(1, 2).tolist())", (X,), (), {}, "[[1, 1, 2, 2]]", changes.FUNCTION),
+        ("(x):\n    return str(x.repeat_interleave(2, -1).tolist())", (X,), (), {}, "[[1, 2, 1, 2]]", changes.FUNCTION),
         (
             "(q, k, v):\n    q, v = map(abs, (q, v))\n    return q, k, v",
             (2, -3, -5),
@@ -168,12 +167,6 @@ def test_mistakes_are_undone_by_what_the_code_has_elsewhere(
     body: str, arguments: tuple, alike: tuple[str, ...], given: dict[str, Any], right: object, words: str
 ) -> None:
     assert list_answers(f"def f{body}\n", *arguments, alike=alike, **given)[right] == words
-
-
-def test_a_tensor_is_repeated_in_the_other_way() -> None:
-    for old, new in (("repeat(1, 2)", "1, 1, 2, 2"), ("repeat_interleave(2, -1)", "1, 2, 1, 2")):
-        answers = list_answers(f"import torch\ndef f(x):\n    return str(x.{old}.tolist())\n", torch.tensor([[1, 2]]))
-        assert answers[f"[[{new}]]"] == changes.FUNCTION
 
 
 @pytest.mark.parametrize("start", ["0.0", "torch.zeros(1).item()"])
@@ -197,11 +190,6 @@ def test_arguments_that_are_named_as_the_function_names_them_keep_their_order() 
 def test_a_missing_factor_is_put_there() -> None:
     answers = list_answers("def f(a, b):\n    c = a + 1\n    return str(c) + str(b)\n", 7, 4, is_counted=False)
     assert {answers.get(str(x) + "4") for x in (8 * 4, 8 / 4, 8 / (1 - 4))} == {changes.FACTOR}
-
-
-def test_a_parameter_that_nothing_reads_is_passed_on() -> None:
-    answers = list_answers("def g(a, b=0):\n    return a + 10 * b\n\n\ndef f(a, b):\n    return g(a)\n", 7, 2)
-    assert answers[27] == changes.MORE
 
 
 @pytest.mark.parametrize(
@@ -276,25 +264,10 @@ def test_a_call_is_repaired_where_it_is_wrong_and_not_in_a_function_that_other_p
     assert list_marks([finding]) == ["[q, k, v]"]
 
 
-@pytest.mark.parametrize(
-    ("guard", "mark"),
-    [
-        ("x.float() if x.itemsize < 2 else x", "x.itemsize < 2"),
-        ("x.float() if half(x.dtype) else x", "dtype == torch.float16"),
-    ],
-)
-def test_a_guard_that_leaves_half_precision_as_it_is_is_marked(find_alone: Explain, guard: str, mark: str) -> None:
-    half = above("def run_softmax", "def half(dtype):\n    return dtype == torch.float16")
-    wide = (
-        "x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))",
-        f"x = in_features\n    x = {guard}",
-    )
-    (finding,) = find_alone("softmax", half, wide)
-    assert list_marks([finding]) == [mark]
-
-
-def test_a_wrapper_that_a_decorator_made_is_repaired(find_alone: Explain) -> None:
-    wrapper = """def in_float32(f):
+WIDE, NARROW = "x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features"
+IS_HALF = above("def run_softmax", "def half(dtype):\n    return dtype == torch.float16")
+FUNCTOOLS = ("import math", "import functools\nimport math")
+WRAPPER = """def in_float32(f):
     @functools.wraps(f)
     def run(x, dim):
         dtype = x.dtype
@@ -302,15 +275,24 @@ def test_a_wrapper_that_a_decorator_made_is_repaired(find_alone: Explain) -> Non
     return run
 
 
-@in_float32"""
-    wide = ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features")
-    (finding,) = find_alone(
-        "softmax",
-        ("import math", "import functools\nimport math"),
-        ("def run_softmax", f"{wrapper}\ndef run_softmax"),
-        wide,
-    )
-    assert list_marks([finding]) == ["dtype == torch.float16"]
+@in_float32
+def run_softmax"""
+
+
+@pytest.mark.parametrize(
+    ("edits", "mark"),
+    [
+        ([(WIDE, f"{NARROW}\n    x = x.float() if x.itemsize < 2 else x")], "x.itemsize < 2"),
+        ([IS_HALF, (WIDE, f"{NARROW}\n    x = x.float() if half(x.dtype) else x")], "dtype == torch.float16"),
+        ([FUNCTOOLS, ("def run_softmax", WRAPPER), (WIDE, NARROW)], "dtype == torch.float16"),
+    ],
+    ids=["inline", "in a function", "in a wrapper that a decorator made"],
+)
+def test_a_guard_that_leaves_half_precision_as_it_is_is_marked(
+    find_alone: Explain, edits: list[tuple[str, str]], mark: str
+) -> None:
+    (finding,) = find_alone("softmax", *edits)
+    assert list_marks([finding]) == [mark]
 
 
 def test_what_the_code_refuses_itself_is_not_repaired(find_alone: Explain) -> None:

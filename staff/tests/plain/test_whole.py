@@ -157,7 +157,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run_suite(tmp_path_factory.mktemp("port"), TABLE + NAMES, CODE, SOLUTION, TESTS)
 
 
-def test_a_line_in_a_layer_of_a_port(places: dict[str, str]) -> None:
+@pytest.mark.parametrize("test", ["test_residual", "test_named"])
+def test_a_line_in_a_layer_of_a_port_also_when_the_model_returns_by_name(places: dict[str, str], test: str) -> None:
     told = """\
 code_.py:30, in FromNormalised.forward
     return x + self.two(inner * torch.sigmoid(inner))
@@ -165,11 +166,7 @@ code_.py:30, in FromNormalised.forward
 Expected the reference's `x + self.down(inner)` in Block.forward, each time; found wrong numbers in 60 of 60 places.
 The reference has it in solution.py, line 24.
 With the reference's `x + self.down(inner)` in Block.forward, each time here, the failing test passes."""
-    assert places["test_residual"].strip() == told
-
-
-def test_what_a_model_returns_by_name_is_compared(places: dict[str, str]) -> None:
-    assert places["test_named"].strip().startswith("code_.py:30, in FromNormalised.forward\n")
+    assert places[test].strip() == told
 
 
 def test_what_fixtures_have_computed_is_compared_too(places: dict[str, str]) -> None:

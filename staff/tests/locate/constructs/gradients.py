@@ -6,31 +6,30 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 X = torch.arange(6.0).reshape(2, 3)
-SEEN: list[str] = []
 
 
-def heads_are_mapped_over():
+def heads_are_mapped_over_and_maps_are_nested():
     def attend(q, k, v):
         scores = q @ k.mT / q.shape[-1] ** 0.5
         weights = torch.softmax(scores, -1)
         return weights @ v
 
-    return torch.vmap(attend)(*X[None].expand(3, 1, 2, 3).unbind(0))
+    nested = torch.vmap(torch.vmap(lambda a, b: a * b), in_dims=(1, 1), out_dims=1)
+    return torch.vmap(attend)(*X[None].expand(3, 1, 2, 3).unbind(0)), nested(X, X)
 
 
-def a_map_changes_in_place():
+def a_map_changes_in_place_and_something_of_it_is_kept():
+    kept = []
+
     def double(x):
         y = x.clone()
         y *= 2
         y[0] = 1.0
         y.add_(1)
+        kept.append(tuple(y.shape))
         return y
 
-    return torch.vmap(double)(X)
-
-
-def a_map_is_nested_and_has_axes():
-    return torch.vmap(torch.vmap(lambda a, b: a * b), in_dims=(1, 1), out_dims=1)(X, X)
+    return torch.vmap(double)(X), kept
 
 
 def a_derivative_is_taken_of_a_function():
@@ -55,17 +54,6 @@ def a_module_is_called_with_other_weights():
     return torch.func.functional_call(layer, {"weight": torch.eye(3)}, X)
 
 
-def something_of_a_map_is_kept():
-    kept = []
-
-    def f(x):
-        y = x + 1
-        kept.append(tuple(y.shape))
-        return y
-
-    return torch.vmap(f)(X), kept
-
-
 class Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -86,15 +74,14 @@ def a_backward_pass_is_written_by_hand():
 
 
 def a_forward_pass_is_computed_again():
-    x = X.clone().requires_grad_()
+    x, seen = X.clone().requires_grad_(), []
 
     def f(x):
-        SEEN.append("again")
+        seen.append("again")
         return torch.sin(x) * 2
 
-    SEEN.clear()
     checkpoint(f, x, use_reentrant=False).sum().backward()
-    return x.grad, len(SEEN)
+    return x.grad, len(seen)
 
 
 def gradients_go_through_changes_in_place():
@@ -131,21 +118,17 @@ def hooks_are_called_and_gradients_have_gradients():
     return seen, y.grad, x.grad, torch.autograd.grad(slope.sum(), x)[0]
 
 
-def gradients_are_off():
+def gradients_are_off_and_tensors_are_of_inference():
     x = X.clone().requires_grad_()
     with torch.no_grad():
         y = x * 2
-    z = x.detach() + x.data
-    return y.requires_grad, z.requires_grad, torch.is_grad_enabled()
-
-
-def tensors_are_of_inference():
     with torch.inference_mode():
-        y = X * 2
-        y += 1
-        y[0] = 0
-        y.mul_(2)
-    return y.is_inference(), y.clone()
+        z = X * 2
+        z += 1
+        z[0] = 0
+        z.mul_(2)
+    grads = y.requires_grad, (x.detach() + x.data).requires_grad, torch.is_grad_enabled()
+    return grads, z.is_inference(), z.clone()
 
 
 def views_are_changed():

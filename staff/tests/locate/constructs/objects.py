@@ -110,15 +110,11 @@ class Derived(Base, wide=True):
         return [x**2 for x in range(self.sum)]
 
 
-def classes_keep_state():
+def classes_keep_state_and_instances_are_told_apart():
     Base.made = Derived.made = 0
-    made = [Derived.make(), Base()]
-    return Base.made, Derived.made, Derived.options, made[0].squares, made[0].squares is made[0].squares
-
-
-def instances_are_told_apart():
-    made = Derived()
-    return isinstance(made, Base), type(made) is Derived, issubclass(Derived, Base), Derived.__mro__[1] is Base
+    one, _ = Derived.make(), Base()
+    kinds = isinstance(one, Base), type(one) is Derived, issubclass(Derived, Base), Derived.__mro__[1] is Base
+    return Base.made, Derived.made, Derived.options, one.squares, one.squares is one.squares, kinds
 
 
 class Colour(enum.Enum):
@@ -131,15 +127,12 @@ def a_dataclass_is_made_and_an_enum_is_read():
     return made, Colour.RED.name, Colour(2) is Colour.BLUE, [each.value for each in Colour]
 
 
-def objects_are_pickled():
-    again = pickle.loads(pickle.dumps((Config(3), Colour.RED, operator.add)))
-    return again[0] == Config(3), again[1] is Colour.RED, pickle.loads(pickle.dumps(Derived)) is Derived
-
-
-def objects_are_copied():
+def objects_are_pickled_and_copied():
+    config, red, _ = pickle.loads(pickle.dumps((Config(3), Colour.RED, operator.add)))
     layer = nn.Linear(2, 2)
     again = copy.deepcopy(layer)
-    return torch.equal(layer.weight, again.weight), again.weight is layer.weight, copy.copy(Config(2)).heads
+    pickled = config == Config(3), red is Colour.RED, pickle.loads(pickle.dumps(Derived)) is Derived
+    return pickled, torch.equal(layer.weight, again.weight), again.weight is layer.weight, copy.copy(config).heads
 
 
 def a_module_finds_itself():
@@ -197,14 +190,11 @@ def a_coroutine_runs():
     return asyncio.run(collect(3))
 
 
-def functions_are_partial():
+def functions_are_partial_and_iterators_are_chained():
     add = functools.partial(operator.add, 3)
-    return add(4), functools.reduce(operator.mul, range(1, 5)), list(map(add, [1, 2])), sorted([3, 1], key=lambda x: -x)
-
-
-def iterators_are_chained():
+    made = add(4), functools.reduce(operator.mul, range(1, 5)), list(map(add, [1, 2])), sorted([3, 1], key=lambda x: -x)
     pairs = list(itertools.product("ab", repeat=2))
-    return pairs[-1], list(zip("ab", range(2), strict=True)), next(itertools.islice(itertools.count(3), 2, None))
+    return made, pairs, list(zip("ab", range(2), strict=True)), next(itertools.islice(itertools.count(3), 2, None))
 
 
 def a_thread_changes_a_list():

@@ -32,36 +32,17 @@ def a_global_is_made_and_deleted():
         return str(error)
 
 
-def a_closed_over_list_is_added_to():
-    counts = [0, 0]
-
-    def count(i):
-        counts[i] += 1
-        return counts[i]
-
-    return count(0), count(0), counts
-
-
-def a_closed_over_tensor_is_added_to():
-    total = torch.zeros(2)
+def a_closed_over_list_tensor_and_number_are_added_to():
+    counts, total, n = [0, 0], torch.zeros(2), 0
 
     def add(x):
-        total[...] += x
-
-    add(1.0)
-    add(2.0)
-    return total
-
-
-def a_closed_over_number_is_counted_up():
-    n = 0
-
-    def count():
         nonlocal n
         n += 1
-        return n
+        counts[0] += 1
+        total[...] += x
+        return n, counts[0]
 
-    return count(), count(), n
+    return add(1.0), add(2.0), counts, total, n
 
 
 def a_default_is_changed(kept=[]):
@@ -107,35 +88,25 @@ class Pool:
         self.kept = value
 
 
-def a_call_is_the_base_of_changes_in_place():
-    pool = Pool()
+def calls_are_the_base_of_changes_in_place():
+    pool, stack = Pool(), [nn.Linear(2, 2) for _ in range(4)]
     pool.take().weight.data.zero_()
     pool.take().weight.data[0] = 0.0
-    return pool.reads, pool.layers[0].weight.detach().sum()
-
-
-def a_stack_is_popped_and_an_iterator_goes_on_by_changes_in_place():
-    stack = [nn.Linear(2, 2) for _ in range(4)]
     stack.pop().weight.data.zero_()
     layers = iter(stack)
     next(layers).weight.data.fill_(1.0)
     next(layers).bias.data[0] += 1.0
-    return len(stack), len(list(layers))
+    return pool.reads, pool.layers[0].weight.detach().sum(), len(stack), len(list(layers))
 
 
-def a_property_is_changed_at_an_index():
-    pool, other = Pool(), Pool()
-    pool.total[0] = 1.0
-    other.total[0] += 1.0
-    return pool.reads, pool.kept, other.reads, other.kept
-
-
-def properties_and_attributes_are_added_to():
-    pool, other = Pool(), Pool()
-    pool.total += 1.0
-    other.reads += 1
-    other.kept += torch.ones(2)
-    return pool.reads, pool.kept, other.reads, other.kept
+def properties_and_attributes_are_changed_at_an_index_and_added_to():
+    pools = [Pool() for _ in range(4)]
+    pools[0].total[0] = 1.0
+    pools[1].total[0] += 1.0
+    pools[2].total += 1.0
+    pools[3].reads += 1
+    pools[3].kept += torch.ones(2)
+    return [(pool.reads, pool.kept) for pool in pools]
 
 
 class Logged:
@@ -205,13 +176,10 @@ def an_error_leaves_a_change_in_place():
         return str(error), sorted(locals())
 
 
-def locals_are_what_was_written():
+def names_are_what_was_written():
     x = torch.zeros(2)
     a, b = 1, 2
     x[0] += a
     x.add_(b)
-    return sorted(locals()), sorted(inspect.currentframe().f_locals)
-
-
-def globals_are_what_was_written():
-    return sorted(name for name in globals() if name not in ("MADE",)), "__probe__" in dir()
+    of_module = sorted(name for name in globals() if name not in ("MADE",)), "__probe__" in dir()
+    return of_module, sorted(locals()), sorted(inspect.currentframe().f_locals)
