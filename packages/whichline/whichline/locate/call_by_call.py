@@ -63,8 +63,10 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = MAX_PLACES) -> L
             return more
     if any(is_by_chance(Experiment(plain, passing), each.trace, each.patch) for each in found):
         return Located([], right)
-    is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
-    return Located(found if is_enough or len(found) == 1 or len(passing) == len(failing) else [], right, lead)
+    simple = next((each for each in found if each.difference.is_simple), None)
+    if len(found) == 1 or len(passing) == len(failing) or (simple and 2 * len(passing) >= len(failing)):
+        return Located(found, right, lead)
+    return Located([], right, lead or simple)
 
 
 def _rank(found: Sequence[Found], passing: Collection[object]) -> tuple[int, int]:
@@ -126,7 +128,7 @@ def passes_own(runner: Runner, adapter: str) -> bool:
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:
     """Tell whether the operands of all replaced expressions are right; in inner calls, they were checked before."""
     own = [each.place for each in found if not each.option.adapter and each.place in then.values]
-    return all(then.has_right_operands(place, True, not isinstance(place.node, ast.Call)) for place in own)
+    return all(then.has_right_operands(place, True, not isinstance(place.node, ast.Call), True) for place in own)
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:

@@ -11,10 +11,13 @@ from torch import Tensor
 
 from whichline.locate.difference import find_other
 from whichline.locate.known import Match
+from whichline.locate.named import span_of
 from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options, name_at
 from whichline.locate.probe import Expression
+from whichline.locate.source_location import list_assignments, read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import as_value, is_near, is_one
+from whichline.rules.pairing import INIT
 
 GROUPED = 8  # options of a divergence that are tried together with those of like divergences
 NEXT = 8  # later checkpoints that are tried in place of an operand
@@ -31,12 +34,19 @@ class Candidates:
     def list(self, divergence: Expression) -> Iterator[Options]:
         """List the candidates: two operands exchanged, a checkpoint, and like checkpoints in like divergences.
 
-        A right function returns wrong values only for wrong arguments, so these get their siblings first.
+        A right function returns wrong values only for wrong arguments, so these get first the siblings that it lacks.
         """
         yield from list_exchanges(trace := self.traces[divergence], divergence)
-        for operand in trace.list_operands(divergence) if trace.is_answered(divergence) else ():
-            yield from ({operand: option} for option in list_siblings(trace, operand) if option.kinds)
+        operands = trace.list_operands(divergence) if trace.is_answered(divergence) else []
+        given = {name for each in operands if (match := trace.match(each)) for name in match.names}
+        for operand in operands:
+            lacking = (each for each in list_siblings(trace, operand) if each.kinds and each.names[0] not in given)
+            yield from ({operand: option} for option in lacking)
         yield from ({divergence: option} for option in self.options(divergence))
+        made = trace.objects[divergence][0] if trace.is_standalone(divergence) else None
+        reads = [each for each in trace.places if each.is_read and any(x is made for x in trace.objects[each])]
+        for read in reads if made is not None and len(reads) > 1 else ():  # it may be wrong for one use alone
+            yield from ({read: option} for option in self.options(divergence)[:GROUPED] if option.axes is not None)
         for option in self.options(divergence)[:GROUPED]:
             if len(group := self._find_group(divergence, option)) > 1:
                 yield group
@@ -171,9 +181,15 @@ def list_numbers(trace: Trace, divergence: Expression) -> Iterator[Options]:
 
 
 def find_passed(trace: Trace, place: Expression) -> Expression | None:
-    """Find the name that a call passes for a parameter with another name."""
-    passed = trace.find_argument(place) if trace.is_number(place) and place.is_read else None
-    return passed if passed and passed.is_read and passed.text.rpartition(".")[2] != place.text else None
+    """Find the name that a call passes for a parameter with another name; of `self.x`, for that of the constructor."""
+    if not trace.is_number(place) or not isinstance(place.node, ast.Name | ast.Attribute):
+        return None
+    name, init = place.text.rpartition(".")[2], f"{place.function.rpartition('.')[0]}.{INIT}"
+    here = place.function if place.is_read else init
+    read = (each for each in trace.places if (each.file, each.function, each.text) == (place.file, here, name))
+    passed = next(filter(None, map(trace.find_argument, read)), None)
+    is_name = passed and isinstance(passed.node, ast.Name | ast.Attribute) and passed.text.rpartition(".")[2] != name
+    return passed if is_name else None
 
 
 def _list_reads(trace: Trace, operand: Expression) -> list[Expression]:
@@ -210,10 +226,20 @@ def list_skipped_upstream(trace: Trace, divergence: Expression) -> list[Options]
     A checkpoint that the code computes from such a value, on the way to the divergence, is not skipped.
     """
     operands = list_upstream(trace, divergence, UPSTREAM)
+    operands += [other for each in operands for other in _list_renamed(trace, each) if other not in operands]
     made = [each for each in operands if not trace.is_handed_on(each, divergence)]
     changes: list[Options] = [{each: option} for each in made for option in list_later(trace, each, LATER)]
     changes = [each for each in changes if count_skipped(trace, each)[0] > 0 and not _is_taken(trace, each, operands)]
     return sorted(changes, key=lambda each: count_skipped(trace, each))
+
+
+def _list_renamed(trace: Trace, place: Expression) -> list[Expression]:
+    """List the names that a loop assigns to a name that is read: of `top`, for `top = peak`, `peak`."""
+    if not place.is_read or len(trace.values[place]) == 1:
+        return []
+    given = [value for to, value in list_assignments(ast.walk(read_tree(place.file))) if to == place.text]
+    spans = {span_of(value) for value in given if isinstance(value, ast.Name)}
+    return [each for each in trace.places if each.file == place.file and each.is_read and span_of(each.node) in spans]
 
 
 def _is_taken(trace: Trace, change: Options, upstream: Sequence[Expression]) -> bool:
@@ -250,10 +276,8 @@ def list_swaps(trace: Trace) -> Iterator[Options]:
     """List exchanges of two parts of one value: `q, v, k = x.chunk(3)`, or `k = x[2]` and `v = x[1]`."""
     parts = [place for place in trace.places if place.is_unpacked or isinstance(place.node, ast.Subscript)]
     known = {place: option for place in parts if (option := find_what_is(trace, place))}
-    for place, option in known.items():
-        for sibling in list_siblings(trace, place):
-            others = [each for each, other in known.items() if other.names == sibling.names]
-            yield from ({place: sibling, each: option} for each in others[:1])
+    for (one, option), (other, its) in combinations(known.items(), 2):
+        yield from ({one: each, other: option} for each in list_siblings(trace, one) if each.names == its.names)
 
 
 def count_skipped(trace: Trace, change: Options) -> tuple[int, bool]:

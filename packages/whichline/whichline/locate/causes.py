@@ -27,7 +27,7 @@ from whichline.locate.candidates import (
     list_swaps,
     list_upstream,
 )
-from whichline.locate.options import Failed, Option, Options, list_shifted, name_at
+from whichline.locate.options import Failed, Option, Options, list_shifted, list_turns, name_at
 from whichline.locate.probe import Expression
 from whichline.locate.run import Experiment, copy
 from whichline.locate.trace import Trace
@@ -44,10 +44,12 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if number := _find_number(experiment, trace, divergence, wanted):
         return number
     corrects = partial(_corrects, experiment, divergence, wanted)
+    is_hidden = experiment.passes(experiment.failing[0], {})  # by other replacements: then passing shows nothing
+    is_cause = corrects if is_hidden else partial(is_known, experiment)
     if divergence.is_read and (confused := _find_confused(corrects, trace, divergence)):
         return confused
     if low := next(filter(corrects, list_lowered(trace, divergence)), None):
-        return _follow_equal(experiment, trace, low) or low
+        return _follow_equal(is_cause, trace, low) or low
     skipped = (each for each in list_skipped(trace, divergence) if next(iter(each.values())).names != wanted.names)
     if not (change := next(filter(corrects, skipped), None)):
         return None
@@ -57,9 +59,9 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
         return swap  # a product of two parts that are exchanged is the right one, transposed
     if _is_shared(trace, next(iter(change))):
         return change
-    known = (each for each in list_skipped_upstream(trace, divergence) if is_known(experiment, each))
+    known = filter(is_cause, list_skipped_upstream(trace, divergence))
     best = min([change, *known], key=partial(_rank, trace))
-    return _follow_equal(experiment, trace, best) or best
+    return _follow_equal(is_cause, trace, best) or best
 
 
 def _find_number(experiment: Experiment, trace: Trace, divergence: Expression, wanted: Option) -> Options | None:
@@ -88,14 +90,14 @@ def _is_shared(trace: Trace, place: Expression) -> bool:
     return place.is_read and is_local and trace.find_sole_origin(place) is place is not origin
 
 
-def _follow_equal(experiment: Experiment, trace: Trace, change: Options) -> Options | None:
+def _follow_equal(is_cause: Callable[[Options], bool], trace: Trace, change: Options) -> Options | None:
     """Find the most upstream value that equals the checkpoint, or has a very low number where another one has −inf."""
     place, option = next(iter(change.items()))
     known = [(each, match) for each in list_upstream(trace, place) if (match := trace.match(each))]
     alike = [(each, match) for each, match in known if match.names == option.names or is_low(trace, each, match)]
     alike.sort(key=lambda pair: (pair[0].is_read, trace.places.index(pair[0])))  # where it is made, before its names
     changes = ({each: replace(option, names=match.names, axes=match.axes[0])} for each, match in alike)
-    return next((each for each in changes if is_known(experiment, each)), None)
+    return next(filter(is_cause, changes), None)
 
 
 def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
@@ -103,7 +105,9 @@ def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
     place, option = next(iter(change.items()))
     skipped, is_read = count_skipped(trace, change)
     here = [each for each in trace.places if (each.file, each.function) == (place.file, place.function)]
-    is_made = any(option.names[0] in match.names for each in here if (match := trace.match(each)))
+    wanted = {*option.names, *list_turns(trace.steps, option.names[0])}
+    values = (x for each in here for x in trace.values[each] if x is not None)
+    is_made = any(found[0] in wanted for x in values if (found := trace.find(x)))
     return not is_made, skipped, is_read != is_made, is_read and trace.find_argument(place) is not None
 
 
@@ -129,7 +133,7 @@ def find_common_cause(
         if change := next(low, None) or _find_confused(is_cause, trace, divergence) or next(swapped, None):
             return trace, change
     for trace, divergence in divergences[:SEARCHED] if skipped else ():
-        for change in list_skipped_upstream(trace, divergence):
+        for change in sorted(list_skipped_upstream(trace, divergence), key=partial(_rank, trace)):
             if is_cause(change):
                 return trace, _find_number(experiment, trace, *next(iter(change.items()))) or change
     return None
@@ -204,7 +208,10 @@ def _inverts(trace: Trace, change: Options, further: Options) -> bool:
 
 
 def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | None:
-    """Find the call, of several, that returns the value an expression in the called function has the n-th time."""
+    """Find the call, of several, that returns the value an expression in the called function has the n-th time.
+
+    If none returns just this value, it is the call during which it is computed.
+    """
     value, times = trace.objects[place][time], Counter[Expression]()
     for each in trace.order:
         came = trace.objects[each][times[each]] if times[each] < len(trace.objects[each]) else None
@@ -212,7 +219,7 @@ def find_one_call(trace: Trace, place: Expression, time: int) -> Expression | No
         times[each] += 1
         if is_call and came is value and len(trace.objects[each]) == 1:
             return each
-    return None
+    return trace.find_caller(place, time)
 
 
 def find_shown(trace: Trace, place: Expression, option: Option) -> tuple[Expression, ...]:

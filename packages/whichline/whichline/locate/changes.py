@@ -153,19 +153,30 @@ class Changes:
         is_term = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Add | ast.Sub) and not self.is_counted(node)
         is_of_gradient = self.is_backward and (is_value or field in OPERANDS)
         if isinstance(node, (*NAMED, ast.BinOp, ast.Call)) and (is_term or is_of_gradient):
-            there = [*map(ast.unparse, ast.walk(above))] if is_term else ()
-            names = [name for name in self.list_factors(node.lineno) if name not in there][:MOST_FACTORS]
-            factors = (ast.parse(name, mode="eval").body for name in names)
             words = TERM if is_term and isinstance(node, NAMED) else FACTOR
+            factors = self._list_new_factors(node.lineno, *[above] * is_term)
             yield from ((node, ast.BinOp(node, ast.Mult(), each), words) for each in factors)
+        if isinstance(node, NAMED) and isinstance(above, ast.Attribute) and above.attr == "add_":
+            shrink = ast.Attribute(node, "mul_", ast.Load())
+            line = [each for each in self.inside if isinstance(each, ast.Expr) and each.lineno == node.lineno]
+            factors = self._list_new_factors(node.lineno, *line)
+            yield from ((node, ast.Call(shrink, [each], []), TERM) for each in factors)
         is_sum = isinstance(node, ast.BinOp | ast.Compare) and not isinstance(above, ast.BinOp | ast.Compare)
         if isinstance(node, ast.expr) and (is_sum or (isinstance(above, ast.stmt) and field == "value")):
             yield from self._list_renamed(node, is_sum)
 
+    def _list_new_factors(self, line: int, *nodes: ast.AST) -> list[ast.expr]:
+        """List the fractions, and tensors of them, that do not stand in some nodes: those nearest to a line first."""
+        there = {ast.unparse(each) for node in nodes for each in ast.walk(node)}
+        names = [name for name in self.list_factors(line) if name not in there]
+        return [ast.parse(name, mode="eval").body for name in names[:MOST_FACTORS]]
+
     def _list_renamed(self, node: ast.expr | ast.Assign, is_sum: bool) -> Iterator[Change]:
         """List a node with another name wherever one stands in it; or, of a sum, with two exchanged."""
         names = Counter(ast.unparse(each) for each in ast.walk(node) if isinstance(each, NAMED))
-        for one, count in names.items():
+        own = ast.walk(node.targets[0] if isinstance(node, ast.Assign) else node)  # of `q, v = f(q, v)`, q and v
+        renamed = {ast.unparse(each) for each in own if isinstance(each, NAMED)}
+        for one, count in [(one, names[one]) for one in names if one in renamed]:
             for other in [*self.list_alike(one, node.lineno)][:MOST_NAMES]:
                 if (is_sum and other in names) or (count > 1 and other not in names):
                     words = NAMES if other in names else EVERYWHERE
@@ -336,12 +347,15 @@ class Changes:
             yield node, ast.AugAssign(node.target, each(), node.value), OPERATOR  # type: ignore[arg-type]
         yield node, ast.Assign([node.target], node.value), OPERATOR
         yield node, ast.Pass(), LINE
+        for each in self._list_new_factors(node.lineno, node) if isinstance(node.op, ast.Add) else ():
+            shrunk = ast.BinOp(change_fields(node.target, ctx=ast.Load()), ast.Mult(), each)
+            yield node, ast.Assign([node.target], ast.BinOp(shrunk, node.op, node.value)), TERM
 
     def _of_assign(self, node: ast.Assign, _: Slot) -> Iterator[Change]:
         names = {each.id for each in node.targets if isinstance(each, ast.Name)} & count_read(node.value).keys()
         if names:
             yield node, ast.Pass(), LINE
-        if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call):
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call | ast.Tuple):
             yield from self._list_renamed(node, is_sum=False)
         target, parameters = node.targets[0], {each.arg for each in self.inside if isinstance(each, ast.arg)}
         if isinstance(target, ast.Name) and target.id in parameters - names:

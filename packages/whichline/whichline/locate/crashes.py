@@ -139,13 +139,10 @@ def _find_crash(error: BaseException | None, noted: _RecordedCalls, suite: Suite
     if isinstance(error, SyntaxError) and error.filename:
         start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
         frames.append(_make_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
-    if noted.has_returned and not (is_nothing or frames or suite.remote or _is_of_gradient(error)):
+    is_of_gradient = any(at.f_globals.get("__name__") == "torch.autograd" for at, _ in walk_tb(error.__traceback__))
+    if noted.has_returned and not (is_nothing or frames or suite.remote or is_of_gradient):
         return None  # the test itself raised, on a bad output
     return _Crash(report, frames, noted.has_returned and not is_nothing)
-
-
-def _is_of_gradient(error: BaseException) -> bool:
-    return any(frame.f_globals.get("__name__") == "torch.autograd" for frame, _ in walk_tb(error.__traceback__))
 
 
 def _join(crashes: Sequence[_Crash], answered: Sequence[Call]) -> Iterator[_Crash]:

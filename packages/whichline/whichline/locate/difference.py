@@ -17,6 +17,7 @@ from whichline.locate.values import Value, as_value, find_layout, is_near, is_un
 
 COUNT = 1_000_000  # smaller whole numbers are written out
 OTHER_PLACES = "the same numbers in other places"
+OF_SHAPE = ", of shape "
 FEW = 3  # two tensors may share so few different numbers, such as 0 and 1, by chance
 
 
@@ -115,9 +116,9 @@ def _describe_difference(
         return Difference("Expected {}, {}; found {}.".format(name, *_format_apart(right, value)), True)
     if value.shape != right.shape:
         found = describe_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
-        return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
+        return Difference(f"Expected {name}{OF_SHAPE}{tuple(right.shape)}; found {found}.", False)
     if is_constant and value.dtype != torch.bool and value.shape == right.shape:
-        return Difference(f"Expected {name}; found {_format_number(value.flatten()[0])} everywhere.", False)
+        return Difference(f"Expected {name}; found {format_number(value.flatten()[0])} everywhere.", False)
     if right.dtype == torch.bool:
         found, is_simple = _describe_masks(value, right), True
     else:
@@ -170,7 +171,7 @@ def _describe_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
     if hidden.any():
         return f"−inf in {_count_places(int(hidden.sum()))} instead of {int(should.sum())}"
     low = value[should]
-    kept = _format_number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
+    kept = format_number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
     return f"{kept} where −inf belongs"
 
 
@@ -183,10 +184,10 @@ def _describe_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
         if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
             is_negative = is_near(factor, -torch.ones_like(factor))
-            yield "its negative" if is_negative else f"{_format_number(factor)} times that value"
+            yield "its negative" if is_negative else f"{format_number(factor)} times that value"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_format_number(summands.median().abs())}"
+        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {format_number(summands.median().abs())}"
     if is_near(1 / x, y):
         yield "its reciprocal"
     if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
@@ -207,7 +208,7 @@ def _count_places(count: int) -> str:
     return "1 place" if count == 1 else f"{count} places"
 
 
-def _format_number(x: Tensor, digits: int = 4) -> str:
+def format_number(x: Tensor, digits: int = 4) -> str:
     number = float(x) + 0.0
     is_count = number.is_integer() and abs(number) < COUNT
     return f"{int(number) if is_count else number:{'' if is_count else f'.{digits}g'}}".replace("-", "−")
@@ -215,5 +216,5 @@ def _format_number(x: Tensor, digits: int = 4) -> str:
 
 def _format_apart(one: Tensor, other: Tensor) -> tuple[str, str]:
     """Write two numbers with as many digits as show that they differ."""
-    pairs = ((_format_number(one, digits), _format_number(other, digits)) for digits in range(4, 17))
-    return next((pair for pair in pairs if pair[0] != pair[1]), (_format_number(one), _format_number(other)))
+    pairs = ((format_number(one, digits), format_number(other, digits)) for digits in range(4, 17))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (format_number(one), format_number(other)))

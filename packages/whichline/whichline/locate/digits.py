@@ -2,7 +2,9 @@
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -11,16 +13,17 @@ from torch import Tensor
 from whichline.engine.case import LAST_DIGITS, dtype_of
 from whichline.engine.compare import WrongAnswer, is_float, listed, name_dtype
 from whichline.engine.finding import MODULE, Finding
+from whichline.engine.names import resolve
 from whichline.locate.breach import describe_breach, is_computed, name_places, prove, put_operand, put_step
 from whichline.locate.causes import find_one_call
 from whichline.locate.changes import Slot, get_node
 from whichline.locate.mutants import Mutable
 from whichline.locate.mutated import Function
-from whichline.locate.observed import Observed
+from whichline.locate.observed import Namespace, Observed
 from whichline.locate.probe import Expression
 from whichline.locate.repair import list_ran
 from whichline.locate.run import Call, Change, Experiment, Patch, Runner
-from whichline.locate.source_location import read_tree
+from whichline.locate.source_location import list_assignments, read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.values import HALF, as_value, find_layout
 
@@ -31,6 +34,7 @@ WORSE = 8.0  # an expression loses digits if its error is so many times that of 
 SHOWN = 1e-3  # an output that is further off is wrong, and not short of digits
 AGAIN = 3  # searches for narrow values, each with the ones found before widened
 LOOKED = 3  # tests in which the expressions are searched
+AMONG, NOT_AMONG = ast.In | ast.Eq | ast.Is, ast.NotIn | ast.NotEq | ast.IsNot
 
 CAST_BACK = "What should the dtype of the answer be, and which expression could give it that?"
 DEFAULT = "Where does this get its dtype from: the input, a default, or a cast?"
@@ -138,7 +142,24 @@ def _find_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding
     dtype, narrow = dtype_of(trace.given), trace.objects[places[0]][0].dtype
     said = f"This is {name_dtype(narrow)} where the inputs are {name_dtype(dtype)}{_describe_effect(trace)}."
     right = f"With {name_dtype(dtype)} {name_places(places)}"
+    given = [each for place in places if (each := _find_returned_dtype(experiment.runner.observed, place))]
+    places = given[:1] if len(given) == len(places) else places
     return describe_breach(experiment, trace, places, f"{name_dtype(narrow)}-inside", [said], DEFAULT, right, passing)
+
+
+def _find_returned_dtype(observed: Observed, place: Expression) -> Expression | None:
+    """Find the dtype that a helper of the student's returns whatever it gets, in what a cast is given."""
+    names = observed.find_namespace(place.file)
+    for each in ast.walk(place.node):
+        helper = resolve(each.func, names) if isinstance(each, ast.Call) else None
+        if not isinstance(helper, FunctionType):
+            continue
+        at = helper.__code__.co_filename, helper.__code__.co_qualname
+        own = ast.walk(observed.definitions.get(at, ast.Pass()))
+        returned = [x.value for x in own if isinstance(x, ast.Return) and x.value]
+        if len(returned) == 1 and isinstance(resolve(returned[0], helper.__globals__), torch.dtype):
+            return Expression(*at, returned[0], ast.unparse(returned[0]))
+    return None
 
 
 def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Expression, Change]:
@@ -190,10 +211,10 @@ def _find_dtype_test(experiment: Experiment, trace: Trace, dtype: torch.dtype) -
     for file, name in dict.fromkeys((file, name) for file, name, _ in list_ran(experiment.runner, trace.test)):
         tree = read_tree(file)
         mutable = Mutable(tree, name)
-        for mutant in mutable.list_mutants(_MoreDtypes(dtype)):
+        for mutant in mutable.list_mutants(_MoreDtypes(dtype, experiment.runner.observed.find_namespace(file))):
             if Function(experiment.runner, file, mutable).passes(mutant, experiment.failing):
-                given = {ast.unparse(each.targets[0]): each.value for each in tree.body if isinstance(each, ast.Assign)}
-                named = given.get(ast.unparse(mutant.node.comparators[0]))  # type: ignore[attr-defined]  (a comparison)
+                among = ast.unparse(mutant.node.comparators[0])  # type: ignore[attr-defined]  (a comparison)
+                named = dict(list_assignments(tree.body)).get(among)
                 function = MODULE if named else name
                 return Expression(file, function, named or mutant.node, ast.unparse(named or mutant.node))  # type: ignore[arg-type]  (an expression)
     return None
@@ -203,11 +224,12 @@ def _find_dtype_table(experiment: Experiment, dtype: torch.dtype) -> Expression 
     """Find what a table of dtypes has for this one, or a table that lacks it; with float32, all tests pass."""
     observed = experiment.runner.observed
     with observed.keeping():
-        for file, name, node in _list_tables(observed):
+        assigned = ((file, *each) for file in observed.files for each in list_assignments(read_tree(file).body))
+        for file, name, node in assigned:
             table = observed.find_namespace(file).get(name)
-            if not isinstance(table, dict) or table.get(dtype, dtype) is not dtype:
+            if not isinstance(node, ast.Dict) or not isinstance(table, dict) or None in node.keys:
                 continue
-            if any(x is torch.float32 for x in table.values()):
+            if table.get(dtype, dtype) is dtype and any(x is torch.float32 for x in table.values()):
                 before = {**table}
                 table[dtype] = torch.float32
                 passes = all(map(experiment.runner.passes_as_is, experiment.failing))
@@ -219,27 +241,21 @@ def _find_dtype_table(experiment: Experiment, dtype: torch.dtype) -> Expression 
     return None
 
 
-def _list_tables(observed: Observed) -> Iterator[tuple[str, str, ast.Dict]]:
-    """List the dictionaries that are written out at the top of a file: the file, the name and the node."""
-    for file in observed.files:
-        for each in read_tree(file).body:
-            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Dict) and None not in each.value.keys:
-                yield file, ast.unparse(each.targets[0]), each.value
-
-
 class _MoreDtypes:
-    """Adds a dtype to those with which the dtype of a tensor is compared."""
+    """Adds a dtype to those with which the dtype of a tensor is compared; `names` are the global ones."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self._new = ast.parse(f"__import__('torch').{name_dtype(dtype)}", mode="eval").body
+    def __init__(self, dtype: torch.dtype, names: Namespace) -> None:
+        self._names, self._new = names, ast.parse(f"__import__('torch').{name_dtype(dtype)}", mode="eval").body
 
     def list_changes(self, slot: Slot) -> Iterator[tuple[ast.AST, ast.AST, str]]:
         match node := get_node(slot):
-            case ast.Compare(left, [ast.In() | ast.Eq() | ast.Is() as op], [known]):
-                if "dtype" in ast.unparse(left) or "float16" in ast.unparse(known):
-                    known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In) else known
+            case ast.Compare(left, [op], [known]) if isinstance(op, AMONG | NOT_AMONG):
+                words = f"{ast.unparse(left)} {ast.unparse(known)} {resolve(known, self._names)}"
+                if re.search("dtype|float16", words):
+                    known = ast.Starred(known, ast.Load()) if isinstance(op, ast.In | ast.NotIn) else known
                     both = ast.Tuple([known, self._new], ast.Load())
-                    yield node, ast.Compare(left, [ast.In()], [both]), "another dtype here"
+                    is_in = ast.In() if isinstance(op, AMONG) else ast.NotIn()
+                    yield node, ast.Compare(left, [is_in], [both]), "another dtype here"
 
 
 def _describe_effect(trace: Trace) -> str:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from whichline.engine.finding import MODULE
 from whichline.locate.derived import name_called
+from whichline.locate.difference import format_number
 from whichline.locate.found import Found
 from whichline.locate.known import Match
 from whichline.locate.observed import Observed
 from whichline.locate.probe import Expression
-from whichline.locate.source_location import read_tree
+from whichline.locate.resemblance import SUMS
+from whichline.locate.source_location import list_assignments, read_tree
 from whichline.locate.trace import Trace
 from whichline.locate.unpassed import find_unpassing
 from whichline.locate.values import as_value, find_layout, is_mask, is_near, share_numbers
@@ -27,10 +29,11 @@ REORDERED = re.compile("the same numbers|in their order")
 OF_TABLES = re.compile(r"axes .* exchanged|its negative|times that value")  # differences that are the same in all rows
 OF_PATTERNS = re.compile(rf"{REORDERED.pattern}|found `\w*einsum` of")  # differences that a pattern explains
 NOT_HIDDEN = re.compile("where −inf belongs")
-LOW = -1e3  # such numbers stand for −inf in masks
 INDEXING = ("index_select", "gather", "take_along_dim")
 RESHAPING = ("reshape", "view", "flatten", "contiguous", "rearrange", "unsqueeze")
 ALIKE = re.compile(rf"{REORDERED.pattern}|exchanged|its negative|that value")
+# the differences for which it is a way, what it finds upstream of a place, and what the place does with that
+Way = tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]
 
 
 def move_to_origin(observed: Observed, found: Found) -> Found:
@@ -38,7 +41,7 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
 
     The expression of a mask may only write these another way.
     """
-    trace, ((place, *others), origin) = found.trace, (found.patch, None)
+    trace, (place, *others) = found.trace, found.patch
     step, words = trace.steps.get(found.option.names[0]), found.difference.words
     if (found.place.file, found.place.function) in trace.wrappers and (origin := _find_wrapped(found)):
         return replace(found, origin=origin, use="passes on")
@@ -53,22 +56,28 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
         used = [find(observed, trace, each) for each in found.patch]
         is_one = len({(each.file, each.line) for each in used if each}) == 1 and all(used)
         return replace(found, origin=used[0], use="uses") if is_one else found
-    while is_mask(step.value.tensor) and (before := _find_rewritten(trace, origin or place)):
-        origin = before
-    ways: list[tuple[re.Pattern[str], Callable[[Trace, Expression], Expression | None], str]] = [
+    ways: list[Way] = [
         (OF_TABLES, _find_table, "takes rows of"),
-        (NOT_HIDDEN, partial(_find_low, observed), "uses"),
+        (NOT_HIDDEN, partial(_find_low, observed, words), "uses"),
         (ALIKE, partial(_find_reshaped, not_), "reshapes"),
         (re.compile("another order"), partial(_find_reshaped, _is_in_another_order), "reshapes"),
         (REORDERED, _find_index, "takes rows by"),
         (re.compile("found (rows|`)"), partial(_find_slice, observed), "uses"),
         (ALIKE, _find_source, "uses"),
         (OF_PATTERNS, partial(_find_pattern, observed), "uses"),
+        (re.compile(f"found `|{SUMS}"), partial(_find_partial, observed), "uses"),
+        (re.compile("" if is_mask(step.value.tensor) else "(?!)"), _find_rewritten, "makes a mask of"),
     ]
-    moved = [(at, use) for pattern, find, use in ways if pattern.search(words) and (at := find(trace, place))]
-    if moved:
-        return replace(found, origin=moved[0][0], use=moved[0][1])
-    return replace(found, origin=origin, use="makes a mask of")
+    at, uses = place, list[str]()
+    while moved := _move(ways, trace, at, words):
+        at, uses = moved[0], [*uses, moved[1]]
+    return replace(found, origin=at, use=uses[0]) if uses else found
+
+
+def _move(ways: Sequence[Way], trace: Trace, place: Expression, words: str) -> tuple[Expression, str] | None:
+    """Take the first of some ways upstream, and say what the place does with what is there."""
+    tried = ((find(trace, place), use) for of, find, use in ways if place in trace.values and of.search(words))
+    return next(((at, use) for at, use in tried if at), None)
 
 
 def move_inside(found: Found) -> Found:
@@ -95,6 +104,8 @@ def _find_wrapped(found: Found) -> Expression | None:
     """Find what computed the argument that a wrapper passes on."""
     trace, place = found.trace, found.place
     time = trace.find_first_wrong(next(iter(found.patch)))
+    if time >= len(trace.values[place]):
+        return None
     read = [each for each in (place, *trace.list_operands(place)) if each.is_read]
     value, given = as_value(trace.values[place][time]), [each for each in read if time < len(trace.values[each])]
     passed = [each for each in given if find_layout(as_value(trace.values[each][time]), value) is not None]
@@ -107,8 +118,7 @@ def _find_stored(observed: Observed, place: Expression) -> Expression | None:
     name = ast.unparse(place.node.value) if isinstance(place.node, ast.Subscript) else ""
     if not isinstance(observed.find_namespace(place.file).get(name), dict):
         return None
-    made = [each for each in ast.walk(read_tree(place.file)) if isinstance(each, ast.Assign)]
-    stored = [each.value for each in made if ast.unparse(each.targets[0]) == str(place)]
+    stored = [value for to, value in list_assignments(ast.walk(read_tree(place.file))) if to == str(place)]
     return Expression(place.file, place.function, stored[0], ast.unparse(stored[0])) if len(stored) == 1 else None
 
 
@@ -161,16 +171,16 @@ def _find_rewritten(trace: Trace, place: Expression) -> Expression | None:
     return origin if is_part or is_same else None
 
 
-def _find_low(observed: Observed, trace: Trace, place: Expression) -> Expression | None:
-    """Find what made the low number, in another statement, that stands where −inf belongs."""
-    tensor = as_value(trace.values[place][0]).tensor
-    for each in trace.list_operands(place):
-        value, origin = as_value(trace.values[each][0]).tensor, trace.find_origin(each)
-        is_made = origin.line != place.line and not origin.is_read
-        if is_made and value.numel() == 1 and value < LOW and (tensor == value).any():
+def _find_low(observed: Observed, words: str, trace: Trace, place: Expression) -> Expression | None:
+    """Find what made the number, in another statement or a helper, that stands where −inf belongs."""
+    maker = find_returned(trace, place) or place
+    for each in trace.list_operands(maker):
+        value, origin = as_value(trace.values[each][0]).tensor, find_returned(trace, each) or trace.find_origin(each)
+        is_made = (origin.file, origin.line) != (place.file, place.line) and not origin.is_read
+        if is_made and value.numel() == 1 and f"{format_number(value)} where" in words:
             return origin
-    named = [(each, x) for each, x in _list_constants(observed, place) if isinstance(x, float)]
-    return next((each for each, x in named if x < LOW and (tensor == x).any()), None)
+    named = [(each, x) for each, x in _list_constants(observed, maker) if isinstance(x, float)]
+    return next((each for each, x in named if f"{format_number(torch.tensor(x))} where" in words), None)
 
 
 def _find_pattern(observed: Observed, _: Trace, place: Expression) -> Expression | None:
@@ -178,13 +188,17 @@ def _find_pattern(observed: Observed, _: Trace, place: Expression) -> Expression
     return next((each for each, x in _list_constants(observed, place) if "->" in str(x)), None)
 
 
+def _find_partial(observed: Observed, _: Trace, place: Expression) -> Expression | None:
+    """Find what makes the partial with a name at the top of a file that an expression calls."""
+    return next((each for each, x in _list_constants(observed, place) if isinstance(x, partial)), None)
+
+
 def _list_constants(observed: Observed, place: Expression) -> Iterator[tuple[Expression, Any]]:
-    """List what is assigned, once, to the names at the top of a file that a call gets, each with its value."""
-    named = [each for each in getattr(place.node, "args", ()) if isinstance(each, ast.Name | ast.Attribute)]
+    """List what is assigned, once, to the names at the top of a file that an expression has, each with its value."""
+    named = [each for each in ast.walk(place.node) if isinstance(each, ast.Name | ast.Attribute)]
     names = [getattr(each, "attr", getattr(each, "id", "")) for each in named]
     for name, file in product([each for each in names if each not in place.parameters], observed.files):
-        made = [each for each in read_tree(file).body if isinstance(each, ast.Assign)]
-        given = [each.value for each in made if ast.unparse(each.targets[0]) == name]
+        given = [value for to, value in list_assignments(read_tree(file).body) if to == name]
         if len(given) == 1:
             yield Expression(file, MODULE, given[0], ast.unparse(given[0])), observed.find_namespace(file).get(name)
 
@@ -207,11 +221,9 @@ def _find_slice(observed: Observed, trace: Trace, place: Expression) -> Expressi
     if not isinstance(place.node, ast.Subscript) or len(operands) != 1 or not trace.match(operands[0]):
         return None
     function = observed.definitions.get((place.file, place.function), ast.Pass())
-    assigned = [
-        each for each in ast.walk(function) if isinstance(each, ast.Assign) and name_called(each.value) == "slice"
-    ]
     names = {each.id for each in ast.walk(place.node.slice) if isinstance(each, ast.Name)}
-    made = [each.value for each in assigned if ast.unparse(each.targets[0]) in names]
+    assigned = [value for to, value in list_assignments(ast.walk(function)) if to in names]
+    made = [value for value in assigned if name_called(value) == "slice"]
     return Expression(place.file, place.function, made[0], ast.unparse(made[0])) if len(made) == 1 else None
 
 

@@ -220,7 +220,7 @@ def _report(found: Found, runner: Runner, explained: Sequence[Test], proof: str)
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
-        likewise=tuple(each.line for each in others if _is_beside(each, place)),
+        likewise=tuple(each.line for each in others if each.file == place.file and each.line != place.line),
         proof=proof,
         question=EXTRA if found.difference.is_needless else own,
         section=step.section,
@@ -249,10 +249,6 @@ def _find_pattern(node: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
     arguments = node.args if isinstance(node, ast.Call) and node.end_lineno != node.lineno else []
     patterns = [each for each in arguments if isinstance(each, ast.Constant) and "->" in str(each.value)]
     return patterns[0] if len(patterns) == 1 else node
-
-
-def _is_beside(each: Expression, place: Expression) -> bool:
-    return each.file == place.file and each.line != place.line
 
 
 def _describe_unused(found: Found, observed: Observed) -> str:

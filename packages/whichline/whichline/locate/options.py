@@ -270,8 +270,8 @@ def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
     """Compute the replacement for the n-th value of an expression; None if the checkpoint does not fit.
 
-    It has the checkpoint's graph, and the dtype of the value that it replaces. Half precision is replaced by float32,
-    since the student's code may round too early.
+    It is a copy with the checkpoint's graph, and has the dtype of the value that it replaces. Half precision is
+    replaced by float32, since the student's code may round too early.
     """
     step = steps.get(name_at(option, steps, time))
     if option.kinds:
@@ -299,8 +299,9 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
         if option.is_low:
             new = torch.where(new == -math.inf, LOW, new)
         if value.is_complex():
-            return torch.view_as_complex(new.contiguous()).to(value.dtype)
-        return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
+            return torch.view_as_complex(new.contiguous()).to(value.dtype, copy=True)
+        dtype = torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype
+        return new.to(dtype, copy=True)
     return None
 
 

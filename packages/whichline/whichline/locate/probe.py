@@ -151,8 +151,9 @@ class Recorder:
         if isinstance(value, NUMBERS):
             return self._look(place, value)
         if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
-            if callable(value) and isinstance(place.node, ast.Call) and self.noting and not self.is_over:
-                self._append(place, None, value)  # a layer or a closure, made from numbers
+            is_made = isinstance(place.node, ast.Call) and (callable(value) or hasattr(value, "__dict__"))
+            if is_made and self.noting and not self.is_over:
+                self._append(place, None, value)  # a layer, a closure or another object
             return value
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # student code's modes

@@ -124,6 +124,15 @@ class Recorded:
         event = [i for i, each in enumerate(self.order) if each is place][time]
         return any(each is call and event in list_inside(self.depths, i) for i, each in enumerate(self.order))
 
+    def find_caller(self, place: Expression, time: int) -> Expression | None:
+        """Find the call, if it is computed once, in which an expression is computed the n-th time alone."""
+        events = [i for i, each in enumerate(self.order) if each is place]
+        later = ((i, each) for i, each in enumerate(self.order) if i > events[time] and each.function != place.function)
+        calls = ((each, {*list_inside(self.depths, i)}) for i, each in later if isinstance(each.node, ast.Call))
+        direct, inside = next((pair for pair in calls if events[time] in pair[1]), (None, set[int]()))
+        is_one = direct is not None and len(self.objects[direct]) == len(inside.intersection(events)) == 1
+        return direct if is_one else None
+
     def find_call(self, place: Expression) -> Expression | None:
         """Find the call that passes a literal constant for a parameter, or nothing, so that it has its default."""
         given = ((call, node) for call, node in self._list_arguments(place) if isinstance(node, ast.Constant | None))
@@ -165,8 +174,9 @@ class Recorded:
 
     def find_sole_origin(self, place: Expression) -> Expression:
         """Find the expression that computed a value if nothing else reads the value; else return the place itself."""
-        wanted, origin = self.objects[place][0], self.find_origin(place)
-        origin = self.find_handed(place) if origin is place else origin
+        wanted, origin, handed = self.objects[place][0], self.find_origin(place), self.find_handed(place)
+        is_here = (origin.file, origin.function) == (place.file, place.function)
+        origin = handed if origin is place or (is_here and handed.is_unpacked) else origin
         beside = [each for each in self.places if (each.file, each.function) == (place.file, place.function)]
         made = [each for each in beside if not isinstance(each.node, ast.Name)]
         made = [each for each in made if not isinstance(x := self.objects[each][0], bool) and x is not wanted]

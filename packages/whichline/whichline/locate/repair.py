@@ -30,7 +30,7 @@ from whichline.locate.options import Options
 from whichline.locate.probe import Expression
 from whichline.locate.resemblance import are_in_zeros
 from whichline.locate.run import Runner, choose_kinds, order_by_generality
-from whichline.locate.source_location import count_failing, read_tree, show_place
+from whichline.locate.source_location import count_failing, list_assignments, read_tree, show_place
 from whichline.locate.trace import Trace
 from whichline.locate.unpassed import list_unpassed
 
@@ -232,7 +232,7 @@ def _list_mutants(
         _list_imported(tree),
         names.is_counted,
         partial(names.list_of_kind, lambda kind: kind is float),
-        partial(names.list_of_kind, _is_mask),
+        partial(names.list_of_kind, lambda kind: isinstance(kind, tuple) and kind[2] is torch.bool),
         names.kinds.keys(),
         made.keys() - _list_read(tree, name),
         _group_calls(tree),
@@ -301,11 +301,8 @@ def list_lines(error: BaseException) -> list[Line]:
 def _list_constructed(tree: ast.Module, method: str) -> dict[str, str]:
     """List the attributes that a method's constructor sets, each with the name of what makes it: `nn.Linear`."""
     init = Mutable(tree, f"{method.rpartition('.')[0]}.__init__").function
-    return {
-        ast.unparse(each.targets[0]): ast.unparse(each.value.func)
-        for each in ast.walk(init)
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
-    }
+    made = list_assignments(ast.walk(init))
+    return {to: ast.unparse(value.func) for to, value in made if isinstance(value, ast.Call)}
 
 
 def _list_read(tree: ast.Module, method: str) -> set[str]:
@@ -322,10 +319,6 @@ def _group_calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
         if isinstance(each, ast.Call):
             found.setdefault(ast.unparse(each.func), []).append(each)
     return found
-
-
-def _is_mask(kind: Any) -> bool:
-    return isinstance(kind, tuple) and kind[2] is torch.bool
 
 
 def _is_factor(kind: Any) -> bool:

@@ -391,9 +391,10 @@ def name_tensors(test: Test) -> list[str]:
 
 
 def choose_kinds(tests: Sequence[Test], most: int) -> list[Test]:
-    """Choose one test of each kind, and then others; tests of one kind pass tensors for the same arguments."""
-    kinds: dict[Hashable, Test] = {}
+    """Choose tests that pass tensors for different arguments, then those of different functions, and then others."""
+    inputs, kinds = dict[Hashable, Test](), dict[Hashable, Test]()
     for test in tests:
-        kinds.setdefault((test.function, *name_tensors(test)), test)
-    others = (test for test in tests if test not in kinds.values())
-    return [*kinds.values(), *others][:most]
+        names = (*name_tensors(test),)
+        inputs.setdefault(names, test)
+        kinds.setdefault((test.function, names), test)
+    return [*dict.fromkeys((*inputs.values(), *kinds.values(), *tests))][:most]

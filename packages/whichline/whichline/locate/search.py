@@ -10,38 +10,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import filterfalse, islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from whichline.engine.suite import Test
-from whichline.locate.breach import put_operand
-from whichline.locate.candidates import Candidates, list_returned_early, list_upstream
-from whichline.locate.causes import find_cause, find_cause_in_most, find_common_cause, find_shown, is_by_chance
+from whichline.locate.candidates import Candidates, list_returned_early, list_swaps, list_upstream
+from whichline.locate.causes import find_common_cause, find_shown, is_by_chance
 from whichline.locate.checkpoints import list_leaves
 from whichline.locate.difference import compare
-from whichline.locate.found import Found, Outcome, is_plain, join_patches, judge, list_explained, list_fewer, rank
+from whichline.locate.found import Found, Outcome, is_plain, join_patches, judge, list_explained, rank
 from whichline.locate.near_misses import MAX_NEAR_MISSES, NearMiss, has_lead, rank_near_misses
-from whichline.locate.options import Failed, Options
+from whichline.locate.options import Failed, Options, find_what_is
 from whichline.locate.probe import Expression
+from whichline.locate.prove import MAX_TRACES, Prover
 from whichline.locate.run import Experiment, choose_kinds, name_tensors
 from whichline.locate.trace import Trace
 
-MAX_TRACES = 3  # tests whose expressions are compared with the checkpoints
 # The candidates for each divergence that are tried first, and then, where many checkpoints have one shape.
 FIRST_TURN, SECOND_TURN, ALL = (0, 8), (8, None), (0, None)
 MAX_PLACES = 3  # expressions that together may explain the tests
 LAST_CHECKPOINT = "the answer"  # the names of the outputs begin like this
 MIN_NEWLY_RIGHT = 2  # fewer checkpoints may become right by chance
 MAX_UNMOVED = 3  # after so many replacements that leave the output as it is, the expression does not matter
-
-
-class Explanations(NamedTuple):
-    """The best of the replacements that were tried alone."""
-
-    complete: Found | None  # it makes all failing tests pass
-    incomplete: Found | None  # it makes some of them pass
 
 
 @dataclass
@@ -51,6 +42,7 @@ class Search:
     experiment: Experiment  # the tests, the most telling ones first, and the replacements found before
     allows_unknown: bool = False  # whether an operand of a divergence may be unknown, if its own operands are right
     tried: Sequence[Expression] = ()  # divergences that need not be tried again
+    is_beside_proved: bool = False  # whether the replacements found before make other tests pass
     traces: Sequence[Trace] = field(init=False, default=())  # of some of the tests, without a replacement
     divergences: Sequence[Expression] = field(init=False, default=())  # in these traces, in the order of computation
     calls: Sequence[Expression] = field(init=False, default=())  # of functions that are wrong inside
@@ -58,6 +50,10 @@ class Search:
     candidates: Candidates = field(init=False, default_factory=lambda: Candidates({}))
     near_misses: list[NearMiss] = field(init=False, default_factory=list)
     answered: Found | None = field(init=False, default=None)  # what a right function returned, for wrong arguments
+
+    @property
+    def prover(self) -> Prover:
+        return Prover(self.experiment, self.allows_unknown, self.calls)
 
     def find(self, most: int = MAX_PLACES) -> list[Found]:
         """Find at most this many expressions that explain the most tests most plainly; [] if nothing is proved."""
@@ -83,15 +79,17 @@ class Search:
         if complete and incomplete and incomplete.difference.is_simple:
             upstream = list_upstream(complete.trace, complete.place)
             complete = replace(complete, part=incomplete if incomplete.place in upstream else None)
-        is_sure = bool(complete) and complete.is_clean and complete.difference.is_simple
+        is_clean = complete is not None and complete.is_clean
+        is_sure = complete is not None and is_clean and complete.difference.is_simple
         if complete and is_first and not is_sure:  # two earlier checkpoints may explain as much
             yield self._add_rest(incomplete, most) if incomplete and incomplete.difference.is_simple else []
             together = self._find_together([each for each in rank_near_misses(self.near_misses) if each.newly_right], 2)
             is_inside = any(each.place.node in ast.walk(together[-1].place.node) for each in together[:-1])
-            yield [] if is_inside or (complete.is_clean and not is_plain(together)) else together
+            is_same = complete.place in [each.place for each in together]
+            yield [] if is_inside or is_same or (is_clean and not is_plain(together)) else together
         yield [complete] if complete else []
-        if is_first:
-            yield self._find_common_cause(skipped=not (complete and complete.is_clean))
+        if is_first or (self.is_beside_proved and not complete):
+            yield self._find_common_cause([complete.place] if complete else self.divergences, not is_clean)
         if incomplete and (not complete or (incomplete.difference.is_simple and is_sure)):
             yield self._add_rest(incomplete, most)
         if complete:
@@ -104,6 +102,7 @@ class Search:
         if is_first:
             yield self._find_with_unknown_operands(most)
         if not self.allows_unknown:
+            self.near_misses = [*self._list_swaps(), *self.near_misses]
             near_misses = rank_near_misses(self.near_misses)  # before those of calls are added
             yield (call := self._find_call())
             if call and self.turn != ALL:
@@ -112,9 +111,34 @@ class Search:
 
     def _add_rest(self, found: Found, most: int) -> list[Found]:
         """Add what explains the tests that one replacement leaves; [] if there is nothing."""
-        rest = self._list_unexplained(found) if most > 1 else []
-        more = Search(self.experiment.add(found.patch, rest)).find(most - 1) if rest else []
-        return self._leave_out_needless([found, *more]) if more else []
+        if most == 1:
+            return []
+        others = [test for test in self.experiment.failing if test.name not in found.explains]
+        if not (rest := [test for test in others if not self.experiment.passes(test, found.patch)]):
+            return self._find_hidden(found, others)
+        more = Search(self.experiment.add(found.patch, rest), is_beside_proved=True).find(most - 1)
+        return self.prover.leave_out_needless([found, *more]) if more else []
+
+    def _find_hidden(self, found: Found, hidden: Sequence[Test]) -> list[Found]:
+        """Find an earlier mistake in tests that pass with a replacement although an operand of it is wrong there.
+
+        In the tests that it explains, this operand is right, and equals the checkpoint that belongs there.
+        """
+        place, explained = next(iter(found.patch)), [*self.prover.restrict(found).failing[:1]]
+        if not hidden or not explained:
+            return []
+        trace, right = self.experiment.run(hidden[0]), self.experiment.run(explained[0])
+        for operand in trace.list_operands(place) if place in trace.values else ():
+            if trace.is_right(operand) or not (wanted := find_what_is(right, operand)):
+                continue
+            patch = {trace.find_origin(operand): wanted}
+            proved = Prover(self.experiment.only(hidden).add(patch)).prove(found.patch, trace)
+            if proved and len(proved.explains) == len(hidden):
+                first = Found(patch, trace, compare(trace, patch), proved.explains)
+                first = self.prover.show_cause(first, [found])
+                if first.patch is not patch:  # otherwise the code may only compute the same in another way
+                    return [first, found]
+        return []
 
     def _explains_all(self, found: Sequence[Found]) -> bool:
         return len(list_explained(found)) == len(self.experiment.failing)
@@ -145,11 +169,13 @@ class Search:
         return sorted(divergences, key=self._rank)
 
     def _rank(self, place: Expression) -> tuple[bool, bool, bool]:
-        """Put what wrappers do last, and tensors made of numbers alone."""
+        """Put what wrappers do last, and tensors made of numbers alone; also numbers that a loop counts."""
         trace = self.find_trace(place)
-        numbers = map(trace.is_number, (place, *trace.list_operands(place)))
+        are_numbers = all(map(trace.is_number, (place, *trace.list_operands(place))))
         is_wrapper = (place.file, place.function) in trace.wrappers
-        return is_wrapper, trace.is_standalone(place), trace.known.steps.is_partial and all(numbers)
+        is_moved = isinstance(getattr(place.node, "op", None), ast.Add | ast.Sub) and len(set(trace.values[place])) > 1
+        may_count = are_numbers and (trace.known.steps.is_partial or is_moved)
+        return is_wrapper, trace.is_standalone(place), may_count
 
     def _is_first_divergence(self, place: Expression) -> bool:
         """Tell whether an expression is a first divergence in some trace; in others it may be right by chance."""
@@ -169,7 +195,7 @@ class Search:
         runs = [trace for trace in self.traces if place in trace.values]
         return next((trace for trace in runs if trace.is_first_divergence(place, self.allows_unknown)), runs[0])
 
-    def _try_all(self, divergences: Sequence[Expression]) -> Explanations:
+    def _try_all(self, divergences: Sequence[Expression]) -> tuple[Found | None, Found | None]:
         """Find the first replacement that explains all tests, and the best of those that explain some.
 
         A tensor made of numbers alone is preferred to a difference that is not simple.
@@ -186,15 +212,15 @@ class Search:
                 elif found.is_answered:
                     self.answered = self.answered or found
                 elif is_standalone or (found.difference.is_simple and len(found.patch) == 1):
-                    return Explanations(self._find_table(found) or found, self._refine_first(incomplete))
+                    return self._find_table(found) or found, self._refine_first(incomplete)
                 else:
                     complete = complete or found
             if has_lead(self.near_misses):
                 break
-        return Explanations(complete, self._refine_first(incomplete))
+        return complete, self._refine_first(incomplete)
 
     def _refine_first(self, incomplete: Sequence[Found]) -> Found | None:
-        found = next(map(self._refine, incomplete), None)
+        found = next(map(self.prover.refine, incomplete), None)
         if found and found.is_answered:
             self.answered = self.answered or (found if self._explains_half(found) else None)
             return None
@@ -216,8 +242,8 @@ class Search:
                 return
             judged, then = self._judge(divergence, change)
             if then.passed:
-                if found := self._prove(change, judged):
-                    found = self._refine(found) if self._explains_all([found]) else found
+                if found := self.prover.prove(change, judged):
+                    found = self.prover.refine(found) if self._explains_all([found]) else found
                     yield replace(found, is_clean=then.is_clean)
                 continue
             failed.add(change, then.raised)
@@ -227,6 +253,15 @@ class Search:
                 has_layout = change[divergence].axes is not None if divergence in change else True
                 if has_layout or then.newly_right >= MIN_NEWLY_RIGHT:  # another shape may fit by chance
                     self.near_misses.append(NearMiss(then.newly_right, change, trace))
+
+    def _list_swaps(self) -> Iterator[NearMiss]:
+        """List the exchanges of two parts of one value, such as keys and values, that make something right."""
+        for trace in self.traces:
+            for change in list_swaps(trace):
+                key = place, _ = next(iter(change)), frozenset(change.items())
+                then = self.experiment.see(trace.test, change, key, partial(judge, trace, place, change))
+                if then.newly_right and not then.raised:
+                    yield NearMiss(then.newly_right, change, trace)
 
     def _judge(self, divergence: Expression, change: Options) -> tuple[Trace, Outcome]:
         """Judge a replacement in a test, and in another one if this one does not show all.
@@ -246,79 +281,8 @@ class Search:
         its = self.experiment.see(others[0].test, change, key, partial(judge, others[0], divergence, change))
         return (others[0], its) if its.passed or not then.moved else (first, then)
 
-    def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
-        """Run all tests with a replacement; None if no test passes because of it."""
-        place = next(iter(change))
-        key = place, self.allows_unknown, place in self.calls
-
-        def explains(then: Trace) -> bool:
-            return then.passed and place in then.values and self._has_right_operands(then, place)
-
-        failing, trace = self.experiment.failing, trace or self.find_trace(place)
-        few = choose_kinds(failing, MAX_TRACES)
-        tests = [test for test in few if self.experiment.see(test, change, key, explains)]
-        difference = compare(trace, change) if len(tests) == len(few) else None
-        if difference and difference.is_simple:  # then a few tests show it for all
-            tests = [test for test in failing if test in few or self.experiment.passes(test, change)]
-        else:
-            tests = [test for test in failing if self.experiment.see(test, change, key, explains)]
-        if not tests or is_by_chance(self.experiment.only(tests), trace, change):
-            return None
-        return Found(change, trace, difference or compare(trace, change), tuple(test.name for test in tests))
-
-    def _refine(self, proved: Found) -> Found:
-        """Find the cause of a proved divergence, and describe it."""
-        found = self._find_shown_cause(proved)
-        difference, place = found.difference, proved.place
-        if difference.is_needless and not self._is_needless(found):
-            difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
-            found = replace(found, difference=difference)
-        if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
-            only = self._restrict(found)
-            if cause := find_cause_in_most(only, found.trace, place, proved.option):
-                names = tuple(test.name for test in cause[1])
-                return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
-        return found
-
-    def _has_right_operands(self, then: Trace, place: Expression) -> bool:
-        return then.has_right_operands(place, self.allows_unknown, looks_inside=place not in self.calls, may_count=True)
-
-    def _is_needless(self, found: Found) -> bool:
-        """Tell whether the tests also pass if the expression returns one of its operands unchanged."""
-        place, trace, runner = next(iter(found.patch)), found.trace, self.experiment.runner
-        only = trace.find_first_wrong(place) if len(trace.value(place)) > 1 else None
-        changes = [{place: put_operand(runner, each, True, only)} for each in trace.list_operands(place)]
-        failing = self._restrict(found).failing
-        return any(all(self.experiment.run(test, each).passed for test in failing) for each in changes)
-
-    def _restrict(self, found: Found) -> Experiment:
-        """Restrict the experiment to the explained tests."""
-        return self.experiment.only([test for test in self.experiment.failing if test.name in found.explains])
-
-    def _list_unexplained(self, found: Found) -> list[Test]:
-        """List the tests that still fail with a replacement."""
-        others = [test for test in self.experiment.failing if test.name not in found.explains]
-        return [test for test in others if not self.experiment.passes(test, found.patch)]
-
-    def _find_shown_cause(self, found: Found, others: Sequence[Found] = ()) -> Found:
-        """Move to the expression that a tutor would point at, the cause.
-
-        Args:
-            found: a replacement that makes tests pass.
-            others: the replacements that are made with it.
-        """
-        if len(found.patch) > 1:
-            return found
-        experiment, trace = self._restrict(found), found.trace
-        experiment = experiment.add(join_patches(others)) if others else experiment
-        ((divergence, wanted),) = found.patch.items()
-        is_single = len(found.explains) == 1 < len(self.experiment.failing)  # what passes one test may do so by chance
-        if not is_single and (patch := find_cause(experiment, trace, divergence, wanted)):
-            found = replace(found, patch=patch, difference=compare(trace, patch))
-        return replace(found, shown=find_shown(trace, found.place, found.option))
-
-    def _find_common_cause(self, skipped: bool) -> list[Found]:
-        divergences = [(self.find_trace(each), each) for each in self.divergences]
+    def _find_common_cause(self, places: Sequence[Expression], skipped: bool) -> list[Found]:
+        divergences = [(self.find_trace(each), each) for each in places]
         if not (cause := find_common_cause(self.experiment, divergences, skipped)):
             return []
         (trace, patch), everything = cause, tuple(test.name for test in self.experiment.failing)
@@ -356,39 +320,24 @@ class Search:
                 if not (others := Search(self.experiment.add(patch)).find(max_later_places)):
                     continue
                 last = others[-1]
-                first = self._find_shown_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
-                is_extra = first.difference.is_extra and newly_right < MIN_NEWLY_RIGHT
+                first = self.prover.show_cause(Found(patch, trace, compare(trace, patch), last.explains), others)
+                is_swap = len(patch) > 1 and newly_right and last.difference.is_simple
+                is_extra = first.difference.is_extra and newly_right < MIN_NEWLY_RIGHT and not is_swap
                 if is_extra or not (newly_right or first.difference.is_simple):
                     continue
-                beside = self._restrict(last).add(join_patches(others))
+                beside = self.prover.restrict(last).add(join_patches(others))
                 if is_by_chance(beside, trace, patch):
                     continue
                 is_output = last.option.names[0].startswith(LAST_CHECKPOINT)
                 if is_output and not last.difference.is_simple and newly_right < MIN_NEWLY_RIGHT:
                     continue  # with the right output in the last place any test passes
                 if self._explains_all([last]):
-                    return self._leave_out_needless([first, *others])
+                    return self.prover.leave_out_needless([first, *others])
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
         return best if best and self._explains_half(best[-1]) else []
 
     def find_lead(self) -> Found | None:
         """Return the near miss that makes the most checkpoints right, if it differs from its checkpoint simply."""
-        simple = [each for each in rank_near_misses(self.near_misses) if each.difference.is_simple]
-        leads = [each for each in simple if each.newly_right >= MIN_NEWLY_RIGHT]
-        return Found(leads[0].patch, leads[0].trace, leads[0].difference, ()) if leads else None
-
-    def _leave_out_needless(self, found: list[Found]) -> list[Found]:
-        """Leave out each replacement, or each place of one, without which the others are proved as well."""
-        for needless, (*others, last) in list_fewer(found):
-            experiment = self.experiment.add(join_patches(others))
-            read = [place for place in last.patch if place.is_read]
-            traces = map(experiment.run, choose_kinds(experiment.failing, MAX_TRACES) if read else ())
-            if any(not trace.is_right(place) for trace in traces for place in read):
-                continue  # a name of which something wrong is read is no cause
-            search = Search(experiment)
-            proved = search._prove(last.patch, experiment.run(last.trace.test))
-            proved = search._refine(proved) if proved else None
-            is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
-            if proved and is_as_plain and self._explains_all([proved]):
-                return self._leave_out_needless([*others, proved])
-        return found
+        leads = [each for each in rank_near_misses(self.near_misses) if each.newly_right >= MIN_NEWLY_RIGHT]
+        lead = next((each for each in leads if each.difference.is_simple), None)
+        return Found(lead.patch, lead.trace, lead.difference, ()) if lead else None

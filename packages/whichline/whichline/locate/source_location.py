@@ -3,7 +3,7 @@
 import ast
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,11 @@ MOST_LINES = 6  # of an expression, after its first one
 def read_tree(file: str) -> ast.Module:
     """Parse a file, from the lines that tracebacks show."""
     return ast.parse("".join(linecache.getlines(file)))
+
+
+def list_assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """List the targets of the assignments among some nodes, each with what is assigned to it."""
+    yield from ((ast.unparse(each.targets[0]), each.value) for each in nodes if isinstance(each, ast.Assign))
 
 
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:

@@ -245,7 +245,14 @@ class Trace(Recorded):
             is_bool = isinstance(self.values[place][0], bool)
             varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop, so it is no size
             return not is_bool and (varies or all(map(self.is_number, operands))) and self.has_right_operands(place)
-        return self.has_right_operands(place, allows_unknown)
+        return self.has_right_operands(place, allows_unknown, may_count=self._is_own_mask(place))
+
+    def _is_own_mask(self, place: Expression) -> bool:
+        """Tell whether an expression is a tensor of truth values, and not just what a call of its function returns."""
+        x = self.objects[place][0]
+        others = (each for each in self.places if each.called and each.function != place.function)
+        returns = (y is x for each in others for y in self.objects[each])
+        return isinstance(x, Tensor) and x.dtype == torch.bool and not any(returns)
 
     def is_lost_number(self, place: Expression) -> bool:
         """Tell whether an expression is a literal fraction, although the adapter was called with another fraction."""
@@ -256,7 +263,9 @@ class Trace(Recorded):
     def is_constant(self, place: Expression) -> bool:
         """Tell whether an expression is a number, or a tensor made from numbers alone, as many masks are."""
         is_once = len(self.values[place]) == 1  # in a loop, a name may hold another value later
-        is_initial = self.is_initial_value(self._find_maker(place) if is_once else place)
+        maker, value = self._find_maker(place) if is_once else place, self.values[place][0]
+        is_filled = isinstance(value, Tensor) and value.numel() > 1 and not is_uniform(value)  # since it was made
+        is_initial = not is_filled and self.is_initial_value(maker)
         return is_initial or self.is_constructor(place) or self.is_mask(place) or self.is_number(place)
 
     def is_mask(self, place: Expression) -> bool:
@@ -277,6 +286,11 @@ class Trace(Recorded):
         origin = self.find_origin(place)
         is_made = isinstance(origin.node, ast.Call | ast.BinOp | ast.Subscript)
         return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.list_operands(origin))
+
+    def _find_filler(self, operand: Expression) -> Expression | None:
+        """Find the statement that last set elements of what an expression reads, as a loop fills a buffer."""
+        fillers = (each for each in reversed(self.places) if each.in_place and each is not operand)
+        return next((each for each in fillers if self.objects[each][-1] is self.objects[operand][0]), None)
 
     def is_called_rightly(self, place: Expression) -> bool:
         """Tell whether an expression calls a function with right arguments, and is wrong, but is not the output."""
@@ -300,6 +314,6 @@ class Trace(Recorded):
         times = self.operand_times[place, time + len(self.values[place]) - 1 if place.in_place else time]
         return all(
             all(self.is_right_at(*each) for each in times if each[0] is operand)
-            or (allows_unknown and self.has_right_operands(self.find_origin(operand)))
+            or (allows_unknown and self.has_right_operands(self._find_filler(operand) or self.find_origin(operand)))
             for operand in operands
         ) and all(self.is_right(each) for each in inside)
