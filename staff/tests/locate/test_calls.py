@@ -87,7 +87,7 @@ LOOK = """    def look(self, rows):
         cos, sin = cos.to(x.dtype), sin.to(x.dtype)
 """
 
-# Of each mistake the problem, what is marked, what is said, the proof if it matters, and the edits.
+# For each mistake: the problem, what is marked, what is said, the proof if it matters, and the edits.
 MISTAKES: dict[str, tuple[tuple[str, ...], ...]] = {
     "a wrong function that the tests of another problem run": (
         (ATTENTION, "x", NO_MAXIMUM, "With x − max here, all 3 failing tests pass."),

@@ -1,4 +1,4 @@
-"""Which expressions are marked, for mistakes as people write them: alone, and two beside each other."""
+"""The expressions that are marked in programs with one mistake, or with two, as people write them."""
 
 import pytest
 

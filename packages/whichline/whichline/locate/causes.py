@@ -44,7 +44,7 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
     if number := _find_number(experiment, trace, divergence, wanted):
         return number
     corrects = partial(_corrects, experiment, divergence, wanted)
-    is_hidden = experiment.passes(experiment.failing[0], {})  # by other replacements: then passing shows nothing
+    is_hidden = bool(experiment.patch) and experiment.passes(experiment.failing[0], {})  # then passing shows nothing
     is_cause = corrects if is_hidden else partial(is_known, experiment)
     if divergence.is_read and (confused := _find_confused(corrects, trace, divergence)):
         return confused

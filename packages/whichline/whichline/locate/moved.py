@@ -68,10 +68,10 @@ def move_to_origin(observed: Observed, found: Found) -> Found:
         (re.compile(f"found `|{SUMS}"), partial(_find_partial, observed), "uses"),
         (re.compile("" if is_mask(step.value.tensor) else "(?!)"), _find_rewritten, "makes a mask of"),
     ]
-    at, uses = place, list[str]()
+    at, use = place, ""
     while moved := _move(ways, trace, at, words):
-        at, uses = moved[0], [*uses, moved[1]]
-    return replace(found, origin=at, use=uses[0]) if uses else found
+        at, use = moved[0], use or moved[1]
+    return replace(found, origin=at, use=use) if use else found
 
 
 def _move(ways: Sequence[Way], trace: Trace, place: Expression, words: str) -> tuple[Expression, str] | None:
@@ -197,8 +197,9 @@ def _list_constants(observed: Observed, place: Expression) -> Iterator[tuple[Exp
     """List what is assigned, once, to the names at the top of a file that an expression has, each with its value."""
     named = [each for each in ast.walk(place.node) if isinstance(each, ast.Name | ast.Attribute)]
     names = [getattr(each, "attr", getattr(each, "id", "")) for each in named]
+    assigned = {file: [*list_assignments(read_tree(file).body)] for file in observed.files}
     for name, file in product([each for each in names if each not in place.parameters], observed.files):
-        given = [value for to, value in list_assignments(read_tree(file).body) if to == name]
+        given = [value for to, value in assigned[file] if to == name]
         if len(given) == 1:
             yield Expression(file, MODULE, given[0], ast.unparse(given[0])), observed.find_namespace(file).get(name)
 

@@ -57,7 +57,7 @@ class Prover:
             return replace(proved, shown=find_shown(proved.trace, proved.place, proved.option))
         found = self.show_cause(proved)
         difference, place = found.difference, proved.place
-        if difference.is_needless and not self._is_needless(found):
+        if difference.is_needless and (found.patch is proved.patch or not self._is_needless(found)):
             difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
             found = replace(found, difference=difference)
         if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
