@@ -223,9 +223,15 @@ def test_a_function_is_known_by_its_tensors(find_alone: Explain, style: str) -> 
     assert STYLES[style][1].format(*"kqv", "mask") in finding.code[1]
 
 
-def test_a_call_with_none_in_the_place_of_a_tensor_is_no_error_of_ours(find_alone: Explain) -> None:
-    finding, *_ = find_alone(MULTIHEAD, ("        return turned\n", ""))
-    assert finding.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
+def test_no_tensor_where_one_is_expected_is_no_error_of_ours(find_alone: Explain) -> None:
+    nothing, *_ = find_alone(MULTIHEAD, ("        return turned\n", ""))
+    assert nothing.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
+    steps = "(scores_of(Q, K, mask), lambda x: x - 1, lambda x: partial(run_softmax, dim=-1), lambda w: w @ V)"
+    chain = BODY, f"    return reduce(lambda x, step: step(x), {steps})\n"
+    (function,) = find_alone(
+        ATTENTION, ("import math\n", "import math\nfrom functools import partial, reduce\n"), chain
+    )
+    assert function.said[0].startswith("TypeError: unsupported operand type(s) for @: 'functools.partial' and 'Tensor'")
 
 
 def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(

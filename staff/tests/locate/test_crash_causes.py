@@ -698,3 +698,11 @@ def test_a_value_of_another_shape_that_makes_a_line_raise_is_told_with_its_proof
 def test_a_right_value_that_nothing_uses_is_pointed_at(find: Explain) -> None:
     (finding,) = find([ATTENTION], ("scores = scores.masked_fill(", "scores.masked_fill("))
     assert finding.said[0].endswith("nothing uses it."), finding.said
+
+
+def test_a_number_is_no_tensor_whose_shape_is_told(find_alone: Explain) -> None:
+    body = "    table = torch.zeros(3, 7)\n    end = min(2, 9)\n    table[:end] = torch.ones(3, 7)\n"
+    (crash,) = find_alone("softmax", ("    e = torch.exp(x - largest)\n", f"{body}    e = torch.exp(x - largest)\n"))
+    assert [line for line in crash.said if " since line " in line] == [
+        "`table` is (3, 7) since line 13, `torch.zeros(3, 7)`."
+    ]

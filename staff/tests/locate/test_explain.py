@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from staff.tests.locate.conftest import ATTENTION, Explain, marked
+from staff.tests.locate.conftest import ATTENTION, Explain, above, marked
 from staff.tests.locate.test_calls import LOW, MULTIHEAD, NO_SCALE, list_marks
 from staff.tests.locate.test_repair import ANGLES, POLAR, TURNED
 from whichline.engine.finding import Finding
@@ -27,6 +27,29 @@ MISTAKES = [
     (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "k"),
     (MULTIHEAD, "test_multihead_self_attention", NO_SCALE, 'einsum(Q, K, "... q d, ... k d -> ... q k")'),
 ]
+
+
+GROW = "def grow(total, before, largest, more):\n    shrink = torch.exp(before - largest)\n    return total + more"
+IN_TWO = """    first, rest = x.narrow(dim, 0, 1), e.narrow(dim, 1, x.shape[dim] - 1)
+    total = grow(torch.ones_like(first), first, largest, rest.sum(dim, keepdim=True))"""
+
+
+def test_what_only_explains_tests_beside_a_new_mistake_is_not_said_to_explain_them(find: Explain) -> None:
+    found = find(
+        ["softmax", "blockwise_attention"],
+        above("def run_softmax", GROW),
+        ("    total = e.sum(dim, keepdim=True)", IN_TWO),
+        ("shrink * total + e.sum(-1, keepdim=True)", "grow(total, before, largest, e.sum(-1, keepdim=True))"),
+        ("e @ V[..., j : j + size, :]", "e @ V.narrow(-2, 0, e.shape[-1])"),
+    )
+    assert [(marked(each), each.also) for each in found] == [("total", ()), ("V.narrow(-2, 0, e.shape[-1])", ())]
+
+
+def test_what_is_not_proved_is_not_said_to_explain_the_tests_of_another_problem(find: Explain) -> None:
+    constant, sign = ("frequencies = theta **", "frequencies = 10000.0 **"), ("first * sin +", "first * sin -")
+    unread, later = find(["rope", MULTIHEAD], constant, sign)
+    assert (unread.id, unread.also) == ("rope-unread-theta", ())
+    assert re.fullmatch(r"For .* of Causal multi-head self-attention, look at adapters.py:\d+ first.", later.said[0])
 
 
 @pytest.mark.slow
@@ -260,7 +283,7 @@ def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_oth
     fills = ("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask, -9.0)")
     width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
     *_, later = find([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
-    assert later.said == ("adapters.py:19 explains 25 failing tests of Blockwise attention, too.",)
+    assert later.said == ("adapters.py:22 explains 25 failing tests of Blockwise attention, too.",)
 
 
 def test_an_error_of_ours_ends_a_search_and_staff_read_it(find: Explain, monkeypatch: pytest.MonkeyPatch) -> None:

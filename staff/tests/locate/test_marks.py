@@ -24,6 +24,8 @@ OTHER_SIZE = ("d_k = Q.shape[-1]", "d_k = K.shape[-2]")
 FOUND_7, SHARED_KEY = "Expected d_k, 11; found 7.", "Calls that need different values share this key"
 BLOCKS = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
 LOWEST, WHERE = "torch.finfo(torch.float16).min", "torch.where(mask, scores, low)"
+ADDED = "e @ V[..., j : j + size, :].to(wide)"
+FROM_BASE = ("before - largest), torch.exp(scores - largest)", "before - base), torch.exp(scores - base)")
 BAND, BANDED = "table.triu(-2 * window)", "table[past : k.shape[-2], : k.shape[-2]] == 1"
 TWO_OF_THREE = ("for w in weights[:3])", "for w in (weights[0], weights[1], weights[1]))")
 ROWS = "torch.zeros(length, length, dtype=torch.bool)\n    for row in range(length):\n        mask[row, row:] = True"
@@ -42,6 +44,15 @@ SPLITS = """def split(t):
     q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)"""
 KEYS_TWICE = """q, k, v = (x @ w.T for w in weights[:3])
     q, k, v = (rearrange(x, "... n (h d) -> ... h n d", h=num_heads) for x in (q, k, k))"""
+MAPPED = """def one(q, k, v):
+        scores = torch.einsum("...qd,...kd->...qk", q, k) / q.shape[-1] ** 0.5
+        weights = run_softmax(scores.masked_fill(~mask, -math.inf), -1)
+        return weights @ v
+    heads = torch.vmap(one)(*(x.flatten(0, -3) for x in (q, k, v))).view(q.shape)"""
+SPIN = """def spin(x, cos, sin):
+    cos, sin = (each.to(x.dtype).expand(*x.shape[:-1], -1) for each in (cos, sin))
+    first, second = x[..., 0::2], x[..., 1::2]
+    return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)"""
 TAKEN = """taken = ~mask.expand(scores.shape)
         hidden = torch.full_like(scores, -math.inf)
         hidden[taken] = scores[taken]
@@ -296,7 +307,6 @@ CASES = {
         above("def scores_of", "def lowest():\n    return torch.finfo(torch.float32).tiny"),
         (HIDE, "masked_fill(~mask, lowest())"),
     ),
-    "a size without its root, where it is used": ((ATTENTION, ["d_k"]), (ROOT, "d_k")),
     "a wrong size within a root": ((ATTENTION, ["K.shape[-2]"]), (ROOT, "math.sqrt(K.shape[-2])")),
     "a wrong size that gets a name": ((ATTENTION, ["K.shape[-2]"]), (ROOT, "math.sqrt((d_k := K.shape[-2]))")),
     "a factor of 1, and not what it leaves as it is": (
@@ -469,6 +479,41 @@ CASES = {
         ("        frequencies = ", f"        pairs = {PAIRS}\n        frequencies = "),
         ("-torch.arange(0, d, 2, dtype=torch.float64) / d", "-2 * pairs / d"),
     ),
+    "pairs that are counted as halves": (
+        ("rope", ["torch.arange(d) % (d // 2)"], "With another operator and another operand here, all "),
+        ("        frequencies = ", "        pair = torch.arange(d) % (d // 2)\n        frequencies = "),
+        ("-torch.arange(0, d, 2, dtype=torch.float64) / d", "-2.0 * pair.double() / d"),
+        (TURN, "        return x * cos + torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2) * sin\n"),
+    ),
+    "a step that is missing inside vmap": (
+        (MULTIHEAD, ['torch.einsum("...qd,...kd->...qk", q, k)'], "Expected the scaled scores; found the scores."),
+        (HEADS, MAPPED.replace(" / q.shape[-1] ** 0.5", "")),
+    ),
+    "a parameter that is read several times, where nothing is passed for it": (
+        (
+            "decoding",
+            ["count(in_features.shape[-2])"],
+            "Expected the number of tokens in the cache, 4; found 0.",
+        ),
+        above("def run_decoding", "def count(length, past=0):\n    return torch.arange(past, past + length)"),
+        ("past + torch.arange(", "count("),
+    ),
+    "queries that are rotated twice, which only another name shows, beside a wrong mask": (
+        (MULTIHEAD, [ABOVE, "q"], "With another name here, too, all 20 failing tests pass."),
+        above("def run_rope", SPIN),
+        ("lambda x: rotation(x, positions)", "(rotation.cos[positions], rotation.sin[positions])"),
+        (TURNS, "q = spin(q, *turn)\n        k = spin(q, *turn)"),
+        (TRIANGLE, f"mask = {ABOVE}"),
+    ),
+    "a triangle of ones that have a name": (
+        (MULTIHEAD, ["torch.triu(ones)"], "With the causal mask, inverted here, all 22 failing tests pass."),
+        (TRIANGLE, "ones = torch.ones(length, length)\n    triangle = torch.triu(ones)\n    mask = triangle == 0"),
+    ),
+    "a lambda in a table of functions": (
+        ("softmax", ["x.sum(-1, keepdim=True)"]),
+        above("def run_softmax", 'STEPS = {"sum": lambda x, dim: x.sum(-1, keepdim=True)}'),
+        ("e.sum(dim, keepdim=True)", 'STEPS["sum"](e, dim)'),
+    ),
     "two mistakes in a table": (
         ("rope", ["-torch.arange(0, d, 2, dtype=torch.float64) / (d // 2)", FROM_1]),
         ("float64) / d)", "float64) / (d // 2))"),
@@ -547,7 +592,7 @@ CASES = {
     "a slice with a name": ((MULTIHEAD, ["slice(i, None, num_heads)"], "With this corrected, "), (BY_HEADS, COLUMNS)),
     "the maximum of one block that is kept as that of all": ((BLOCKWISE, ["peak"]), *PEAK),
     "a sum in place that does not shrink": (
-        (BLOCKWISE, ["weighted += e @ V[..., j : j + size, :].to(wide)"]),
+        (BLOCKWISE, [f"weighted += {ADDED}"]),
         ("weighted = shrink * weighted + e @ V", "weighted += e @ V"),
     ),
     "a sum that does not shrink, and not minus infinity as an initial value": (
@@ -555,7 +600,7 @@ CASES = {
         ("torch.full((*batch, q.shape[-2], 1), -1e30, dtype=wide)", "torch.tensor(-math.inf, dtype=wide)"),
         ("total = torch.zeros_like(largest)", "total = torch.zeros((*batch, q.shape[-2], 1), dtype=wide)"),
         ("shrink, e = ", "base = largest.masked_fill(largest == -math.inf, 0.0)\n            shrink, e = "),
-        ("before - largest), torch.exp(scores - largest)", "before - base), torch.exp(scores - base)"),
+        FROM_BASE,
         ("shrink * total + e.sum", "total + e.sum"),
     ),
     # With only one block the answer is 0, whatever the scale is.
@@ -585,6 +630,16 @@ CASES = {
         (ATTENTION, ["weighted"]),
         (BODY, "    return run_blockwise_attention(Q, K, V, mask, 4)\n"),
         ("shrink * weighted", "weighted"),
+    ),
+    "a sum in place, and not what is changed in place before it, which loses no digits": (
+        (BLOCKWISE, ["weighted"]),
+        ("-1e30, dtype=wide)", "-math.inf, dtype=wide)"),
+        ("largest, scores.amax(", "largest, scores.detach().amax("),
+        ("shrink, e = ", "base = largest.clone()\n            base[base == -math.inf] = 0.0\n            shrink, e = "),
+        FROM_BASE,
+        ("weighted = total * V", "weighted = total.clone() * V"),
+        ("total = shrink * total + e.sum(-1, keepdim=True)", "total.mul_(shrink).add_(e.sum(-1, keepdim=True))"),
+        (f"weighted = shrink * weighted + {ADDED}", f"weighted.add_({ADDED})"),
     ),
     "a sum, and not a default size that could be larger as well": (
         (MULTIHEAD, ["weighted"], "With one more factor in this term, "),

@@ -57,8 +57,6 @@ def find_cause(experiment: Experiment, trace: Trace, divergence: Expression, wan
         return further
     if next(iter(change.values())).axes is None and (swap := next(filter(corrects, list_swaps(trace)), None)):
         return swap  # a product of two parts that are exchanged is the right one, transposed
-    if _is_shared(trace, next(iter(change))):
-        return change
     known = filter(is_cause, list_skipped_upstream(trace, divergence))
     best = min([change, *known], key=partial(_rank, trace))
     return _follow_equal(is_cause, trace, best) or best
@@ -83,13 +81,6 @@ def _list_passing(experiment: Experiment, trace: Trace, changes: Iterator[Option
             failed.add(change, is_refused)
 
 
-def _is_shared(trace: Trace, place: Expression) -> bool:
-    """Tell whether a name is read whose value other lines of its function read as well, where it is right."""
-    origin = trace.find_origin(place)
-    is_local = (origin.file, origin.function) == (place.file, place.function)
-    return place.is_read and is_local and trace.find_sole_origin(place) is place is not origin
-
-
 def _follow_equal(is_cause: Callable[[Options], bool], trace: Trace, change: Options) -> Options | None:
     """Find the most upstream value that equals the checkpoint, or has a very low number where another one has −inf."""
     place, option = next(iter(change.items()))
@@ -106,8 +97,7 @@ def _rank(trace: Trace, change: Options) -> tuple[bool, int, bool, bool]:
     skipped, is_read = count_skipped(trace, change)
     here = [each for each in trace.places if (each.file, each.function) == (place.file, place.function)]
     wanted = {*option.names, *list_turns(trace.steps, option.names[0])}
-    values = (x for each in here for x in trace.values[each] if x is not None)
-    is_made = any(found[0] in wanted for x in values if (found := trace.find(x)))
+    is_made = any(found[0] in wanted for each in here for x in trace.values[each] if (found := trace.find(x)))
     return not is_made, skipped, is_read != is_made, is_read and trace.find_argument(place) is not None
 
 

@@ -76,11 +76,16 @@ START = "another initial value here"
 SLICE = "a slice here as in another place"
 FACTOR, HIDDEN, TIMES = "one more factor here", "a mask as one more factor here", "this number times another one"
 MOVED, TERM = "a factor here on the other term", "one more factor in this term"
-BOTH = "another operator and another name here"
+BOTH = "another operator and another operand here"
 COPY, NEW = "a copy here", "the operation here that changes nothing in place"
 UNUSED, ALIKE = "a layer here that nothing else uses", "the same argument here as in another call"
-FIRST = (MISSING, MERGED, START)  # those of which there are few
-LAST = (NOTHING, LINE, FACTOR, HIDDEN, ALIKE)  # those that are tried last
+# Those with a low rank are tried first; another kind has 0.
+RANKS = {
+    **dict.fromkeys((MISSING, MERGED, START), -1),  # of which there are few
+    **dict.fromkeys((NAME, NUMBER, ONE_MORE, ARGUMENTS), 1),  # of which there are many in every line
+    **dict.fromkeys((SIDES, NAMES, UNUSED, COPY, REST), 2),  # which are seldom right
+    **dict.fromkeys((NOTHING, LINE, FACTOR, HIDDEN, ALIKE), 3),  # which may make up for a mistake
+}
 
 Slot = tuple[ast.AST, str, int | None]  # the position of a node: its parent, the field, the index in the field
 Change = tuple[ast.AST, ast.AST, str]  # the node to mark, the new node for the slot, and the words
@@ -235,6 +240,8 @@ class Changes:
             other = OPERATORS[type(op)][0]()
             names = (each for each in self._list_names(right, MOST_COUNTS) if isinstance(each, ast.Name))
             yield from ((node, ast.BinOp(left, other, name), BOTH) for name in names)  # type: ignore[arg-type]
+        if isinstance(op, ast.FloorDiv | ast.Mod) and isinstance(right, ast.BinOp):  # `i % (n // 2)` for `i // 2`
+            yield node, ast.BinOp(left, OPERATORS[type(op)][0](), right.right), BOTH  # type: ignore[arg-type]
         if isinstance(op, ORDERED):
             yield node, ast.BinOp(right, op, left), SIDES
         if isinstance(op, ast.Add | ast.Sub):

@@ -31,7 +31,7 @@ DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3, torch.bfloat16:
 LEFT_OUT = "dtype-left-out"
 HALF_INSIDE = "half-inside"  # in the id of a finding
 WORSE = 8.0  # an expression loses digits if its error is so many times that of its operands
-SHOWN = 1e-3  # an output that is further off is wrong, and not short of digits
+SHOWN = 1e-3  # a number that is further off is wrong, and not short of digits
 AGAIN = 3  # searches for narrow values, each with the ones found before widened
 LOOKED = 3  # tests in which the expressions are searched
 AMONG, NOT_AMONG = ast.In | ast.Eq | ast.Is, ast.NotIn | ast.NotEq | ast.IsNot
@@ -353,7 +353,7 @@ def _find_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
         changes: dict[Expression, Change] = {}
         for place, off in lost.items():
             before = max((lost.get(each, 0.0) for each in trace.list_operands(place)), default=0.0)
-            if off > max(least, WORSE * before) and (change := put_step(trace, place)):
+            if SHOWN > off > max(least, WORSE * before) and (change := put_step(trace, place)):
                 changes[place] = change
         places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
         if passing:

@@ -91,15 +91,12 @@ def _apply_feedback_level(suite: Suite, finding: Finding) -> Finding | None:
 
 
 def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:
-    """Join the findings of a problem to earlier ones; a mistake that was found before is reported once.
-
-    Two places that are proved together are both reported.
-    """
+    """Join the findings of a problem to earlier ones; a mistake that was found before is reported once."""
     known = {each: first for each in own if (first := find_same(each, found))}
     together = {each.tests for each in own if each not in known}
     known = {each: first for each, first in known.items() if each.proof or each.tests not in together}
     new = [each for each in own if each not in known]
-    if not known:
+    if not known or any(each.step and not each.proof for each in new):  # only together do they explain these tests
         return [*found, *new]
     names = {name for each in known for name in each.tests}
     tests = tuple(test.name for test in failing if test.name in names)
@@ -107,9 +104,12 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
     title = suite.problems[problem].title
     also = f"{'all ' * (len(tests) == len(failing) > 1)}{len(tests)} failing test{'s' * (len(tests) != 1)} of {title}"
     firsts = list(dict.fromkeys(known.values()))
-    found = [replace(each, also=(*each.also, also)) if each in firsts else each for each in found]
+    telling = [each for each in firsts if each.proof or f"-{RAISES}" in each.id]  # another one may explain only a part
+    found = [replace(each, also=(*each.also, also)) if each in telling else each for each in found]
     id, repeats = f"{problem}-as-earlier", tuple(each.id for each in firsts)
-    said, function = f"{firsts[0].file}:{firsts[0].line} explains {also}, too.", ""
+    shown = (telling or firsts)[0]
+    at, function = f"{shown.file}:{shown.line}", ""
+    said = f"{at} explains {also}, too." if telling else f"For {also}, look at {at} first."
     if firsts[0].function == MODULE and f"-{RAISES}" in firsts[0].id:
         said, function = f"{title} could not run: the same file cannot be imported.", MODULE
     return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import torch
 
 from whichline.engine.compare import WrongAnswer
-from whichline.locate.candidates import NEXT, list_later
 from whichline.locate.difference import Difference, compare
-from whichline.locate.options import Option, Options, find_counterparts, find_what_is, list_options
+from whichline.locate.options import Option, Options, list_options
 from whichline.locate.probe import Expression
 from whichline.locate.resemblance import SUMS
 from whichline.locate.trace import Trace
@@ -82,9 +81,9 @@ def list_doubtful(found: Sequence[Found]) -> list[Expression]:
 def _list_doubtful(found: Found) -> list[Expression]:
     """List where else a mistake may be.
 
-    It may be in unknown masks among the operands, inside a call, in an index that is unknown or that a caller passes,
-    in the bounds of the loops around a constant, or near a place that is no proof. A place is a proof if the difference
-    is simple, or if the operands are earlier checkpoints and all later values are right.
+    It may be in unknown masks among the operands, inside a call, where an axis is set, in an index that is unknown or
+    that a caller passes, or near a place that is no proof. A place is a proof if the difference is simple, or if the
+    operands are earlier checkpoints and all later values are right.
     """
     trace = found.trace
     place = found.place if found.place in trace.objects else next(iter(found.patch))  # a constant is in no trace
@@ -95,16 +94,10 @@ def _list_doubtful(found: Found) -> list[Expression]:
         return [each for each in reversed(trace.places) if each in inside]
     if SUMS in found.difference.words and not any(isinstance(each, ast.Constant) for each in ast.walk(place.node)):
         return [place]  # the axis is set elsewhere
-    if found.has_other_arguments:
-        return [place]
     indices = _list_indices(place, operands)
     tensors = [each for each in indices if not trace.is_number(each) and not trace.match(each)]
     if given := [*filter(None, map(trace.find_argument, indices)), *map(trace.find_origin, tensors)]:
         return given
-    if place.in_place and len(trace.values[place]) > 1 and isinstance(getattr(place.node, "value", None), ast.Constant):
-        return [place]
-    if not found.difference.is_simple and (behind := [each for each in operands if _lacks_step(trace, each, wanted)]):
-        return behind
     known = [match for each in operands if (match := trace.match(each))]
     are_earlier = all(trace.steps[each.names[0]].order < wanted for each in known if each.names[0] in trace.steps)
     is_first = 0 < len(operands) == len(known) and are_earlier
@@ -122,16 +115,6 @@ def list_wrong_masks(found: Sequence[Found]) -> list[Found]:
         differences = [({origin: each}, compare(trace, {origin: each})) for each in options]
         masks += [Found(each, trace, how, found[-1].explains) for each, how in differences if how.is_simple]
     return masks
-
-
-def _lacks_step(trace: Trace, operand: Expression, wanted: int) -> bool:
-    """Tell whether a right operand has a later step, before the wanted one: keys that are rotated first."""
-    here = find_what_is(trace, operand)
-    name = here.names[0] if here else ""
-    kinds, orders = find_counterparts().findall(name), {each: step.order for each, step in trace.steps.items()}
-    later = [each.names[0] for each in list_later(trace, operand, NEXT)] if kinds else []
-    alike = [each for each in later if find_counterparts().findall(each) == kinds]
-    return any(orders[name] < orders[each] < wanted for each in alike)
 
 
 def _list_indices(place: Expression, operands: Sequence[Expression]) -> list[Expression]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, Protocol
 
-from whichline.locate.changes import EVERYWHERE, FIRST, LAST, MORE, NUMBER, ONE_MORE, SIGN, Change, Slot, get_node
+from whichline.locate.changes import EVERYWHERE, MORE, NUMBER, ONE_MORE, RANKS, SIGN, Change, Slot, get_node
 from whichline.locate.derived import NAMED, count_read, list_next
 from whichline.locate.instrument import PROBE, copy_whole
 from whichline.locate.named import span_of
@@ -59,9 +59,9 @@ class Mutant:
         is_first = self.words == NUMBER and isinstance(self.slot[0], ast.Assign)
         is_renamed = self.words == EVERYWHERE and isinstance(self.node, ast.expr)
         is_late = is_sign or is_one_more or is_first or is_renamed
-        if self.words in FIRST:
-            return -1
-        return 2 if self.words in (*LAST, EXCHANGED) else int(is_late)
+        is_condition = isinstance(self.slot[0], ast.If | ast.While)  # another one may only avoid the wrong code
+        rank = 3 if self.words == EXCHANGED else RANKS.get(self.words, 0)
+        return rank if rank < 0 else max(rank, 2 * is_late, is_condition)
 
 
 class ListsChanges(Protocol):

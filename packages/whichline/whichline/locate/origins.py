@@ -52,7 +52,8 @@ def describe_origins(runner: Runner, test: Test, report: ExceptionReport) -> lis
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = followed if "must match the size" in report.text else odd or followed
     elsewhere = [(place, since) for place, since in told if (since.file, since.line) != (file, place.line)]
-    made = [] if read or kind == LYING else _find_assigned(here, code, texts)
+    held = [place for place in here if isinstance(trace.objects[place][-1], Tensor)]
+    made = [] if read or kind == LYING else _find_assigned(held, code, texts)
     sentences = [_describe(place, since, trace, kind, runner) for place, since in (*elsewhere, *made)]
     if short := re.search(r"out of bounds for dimension (\d+) with size (\d+)", report.text):
         axis, size = map(int, short.groups())

@@ -64,10 +64,11 @@ def take_one_mask(x: Tensor) -> Tensor | None:
 
 
 def as_value(x: Any) -> Value:
-    """Make a value of what a probe recorded."""
+    """Make a value of what a probe recorded; None, for an object, becomes NaN, which equals nothing."""
     if isinstance(x, bool):
         return Value(torch.tensor(x))
-    return Value(x.detach() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64))
+    x = x if isinstance(x, Tensor) else torch.tensor(math.nan if x is None else float(x), dtype=torch.float64)
+    return Value(x.detach())
 
 
 def identify(x: Any) -> Hashable:
