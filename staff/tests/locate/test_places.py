@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from staff.tests.locate.conftest import ATTENTION, HEADS, PROBLEMS, RIGHT, ROPE, SOFTMAX, Explain, marked
+from staff.tests.locate.conftest import ATTENTION, HEADS, LINEAR, PROBLEMS, RIGHT, ROPE, SOFTMAX, Explain, marked
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
 from whichline.locate.diagnose import diagnose
@@ -59,6 +59,10 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((ATTENTION, "(Q.to(wide), K", "(K.to(wide), K"), ("K", "Expected the queries; found the keys.")),
         ((ATTENTION, "return scores\n", "return scores * 2\n"), ("scores * 2", "scores; found 2 times that value.")),
         (
+            (LINEAR, "weights.T\n", "weights.T + 1\n"),
+            ("in_features @ weights.T + 1", "Expected the answer; found that value plus 1."),
+        ),
+        (
             (ROPE, "torch.arange(0, d, 2", "torch.arange(d // 2"),
             ("torch.arange(d // 2, dtype=torch.float64)", "Expected 2i; found the numbers of the pairs."),
         ),
@@ -68,6 +72,10 @@ def explain(program: Callable[..., Suite]) -> Explain:
                 "theta ** (torch.arange(0, d, 2, dtype=torch.float64) / d)",
                 "Expected the frequencies; found Θ to the power of 2i / d_k.",
             ),
+        ),
+        (
+            (ROPE, "torch.arange(longest,", "1 + torch.arange(longest,"),
+            ("1 + torch.arange(longest, dtype=torch.float64)[:, None] * frequencies", "plus 1."),
         ),
         (
             (ROPE, "x[..., 1::2]\n", "x[..., 0::2]\n"),
@@ -84,6 +92,10 @@ def explain(program: Callable[..., Suite]) -> Explain:
         ((HEADS, ".tril()", ".tril(-1)"), (f"{MASK}.tril(-1)", "found False on the diagonal, where True belongs.")),
         ((HEADS, ".tril()", ""), (MASK, "found True in 21 places where False belongs.")),
         (
+            (HEADS, "(h d) -> ... h", "(d h) -> ... h"),
+            ('rearrange(x @ w.T, "... n (d h) -> ... h n d", h=num_heads)', "found the same numbers in other places."),
+        ),
+        (
             (HEADS, '-> ... n (h d)"', '-> ... n (d h)"'),
             (
                 'rearrange(heads, "... h n d -> ... n (d h)")',
@@ -98,6 +110,10 @@ def explain(program: Callable[..., Suite]) -> Explain:
         (
             (BLOCKS, "torch.exp(scores - largest)", "torch.exp(scores - before)"),
             ("before", "Expected m after key block 1 of query block 1, and 0 where it is −inf; found m before"),
+        ),
+        (
+            (BLOCKS, "shrink * weighted + e", "weighted + e"),
+            ("weighted + e @ V[..., j : j + size, :].to(wide)", "plus Σ exp(s − m) v of key block 2 of query block 1."),
         ),
         (
             (DECODING, "past + torch.arange(in", "torch.arange(in"),

@@ -4,7 +4,7 @@ import pytest
 
 from staff.tests.locate.conftest import Explain, above
 from staff.tests.locate.test_calls import ATTENTION, MULTIHEAD, list_marks
-from staff.tests.locate.test_marks import BY_LOGARITHM, CALLED, HIDE, PROJECTIONS
+from staff.tests.locate.test_marks import BY_LOGARITHM, CALLED, HIDE, LOW, PROJECTIONS, TRIANGLE
 
 ADDED = "torch.zeros(mask.shape).masked_fill(~mask, -1e9)"
 ROTATION_INLINE = (
@@ -88,6 +88,21 @@ def test_two_mistakes_of_one_function_are_known_where_it_is_called(find: Explain
     assert later.is_of_earlier
 
 
+def test_a_lambda_in_a_table_of_functions_is_followed(find_alone: Explain) -> None:
+    table = above("def run_softmax", 'STEPS = {"sum": lambda x, dim: x.sum(-1, keepdim=True)}')
+    (finding,) = find_alone("softmax", table, ("e.sum(dim, keepdim=True)", 'STEPS["sum"](e, dim)'))
+    assert list_marks([finding]) == ["x.sum(-1, keepdim=True)"]
+    assert finding.function == "<lambda>"
+
+
+@pytest.mark.parametrize(("made", "hides"), [("", "triangle == 0"), (", dtype=torch.bool", "~triangle")])
+def test_a_triangle_of_ones_that_have_a_name_is_marked(find_alone: Explain, made: str, hides: str) -> None:
+    ones = f"    ones = torch.ones(length, length{made})\n    triangle = torch.triu(ones)\n"
+    (finding,) = find_alone(MULTIHEAD, (f"    {TRIANGLE}", f"{ones}    mask = {hides}"))
+    assert list_marks([finding]) == ["torch.triu(ones)"]
+    assert finding.proof == "With the causal mask, inverted here, all 22 failing tests pass."
+
+
 @pytest.mark.parametrize(
     ("low", "mark"),
     [
@@ -100,6 +115,12 @@ def test_two_mistakes_of_one_function_are_known_where_it_is_called(find: Explain
 def test_a_low_number_in_place_of_infinity_is_marked_where_it_is_put(find_alone: Explain, low: str, mark: str) -> None:
     kept = ("return scores", "return torch.where(scores > 9e9, 0, scores)")
     assert list_marks(find_alone(ATTENTION, (f"scores.{HIDE}", low), kept))[0] == mark
+
+
+def test_a_constant_at_the_top_of_a_file_is_marked_there(find_alone: Explain) -> None:
+    (finding,) = find_alone(ATTENTION, LOW, (HIDE, "masked_fill(~mask, LOW)"))
+    assert list_marks([finding]) == ["-1e9"]
+    assert finding.function == "<module>"
 
 
 def test_a_step_that_the_code_takes_further_down_is_not_missing(find_alone: Explain) -> None:

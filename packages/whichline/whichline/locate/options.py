@@ -270,8 +270,8 @@ def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
     """Compute the replacement for the n-th value of an expression; None if the checkpoint does not fit.
 
-    It is a copy with the checkpoint's graph, and has the dtype of the value that it replaces. Half precision is
-    replaced by float32, since the student's code may round too early.
+    The replacement is a copy with the checkpoint's graph, in the dtype of the value that it replaces. Half precision
+    becomes float32, since the student's code may round too early.
     """
     step = steps.get(name_at(option, steps, time))
     if option.kinds:
